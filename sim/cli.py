@@ -1,0 +1,369 @@
+"""The command ``kvplan``: verbs only. Each says what it takes and hands over to the package."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import App, CycloptsError, Parameter
+
+if TYPE_CHECKING:
+    from sim.scenario.model import Scenario
+
+Flag = Annotated[bool, Parameter(negative="", show_default=False)]
+Set = Annotated[tuple[str, ...], Parameter(name="--set", negative="", show_default=False,
+                                           help="Override a field: a.b=value; repeats.")]
+Out = Annotated[Path | None, Parameter(name=["--output", "-o"], help="Folder for the run's files.")]
+AsJson = Annotated[bool, Parameter(name="--json", negative="", show_default=False,
+                                   help="Print JSON instead of tables.")]
+
+def _version() -> str:
+    from sim.sweep.provenance import version
+
+    return version()
+
+
+app = App(name="kvplan", version=_version, help_format="plaintext", result_action="return_value",
+          suppress_keyboard_interrupt=False,
+          help="How many agent trajectories a pool of accelerators holds, at which latency and cost.")
+hardware = App(name="hardware", help="Nodes and GPUs in the catalogue.")
+model = App(name="model", help="Models in the catalogue.")
+workload = App(name="workload", help="Agents in the library, and traces.")
+for group in (hardware, model, workload):
+    app.command(group)
+
+
+@app.command
+def new(name: str, /, *, template: str | None = None, force: Flag = False) -> None:
+    """Write a commented scenario.
+
+    Parameters
+    ----------
+    name
+        What it is called; written to NAME.yaml.
+    template
+        What it starts from; an unknown name lists those there are.
+    force
+        Replace an existing file.
+    """
+    from sim.errors import InputError
+    from sim.scenario import new_text
+
+    path = Path(name if name.endswith((".yaml", ".yml")) else f"{name}.yaml")
+    text = new_text(path.stem, template) if template else new_text(path.stem)
+    if path.exists() and not force:
+        raise InputError("exists already; --force replaces it", file=path)
+    path.write_text(text, encoding="utf-8")
+    print(path)
+
+
+@app.command
+def check(scenario: Path | None = None, /, *, set_: Set = (),
+          schema: Flag = False) -> None:
+    """Validate a scenario and print it with every field filled in.
+
+    Parameters
+    ----------
+    scenario
+        The scenario's file.
+    schema
+        Print the JSON Schema of scenarios instead.
+    """
+    from sim.scenario import dump, json_schema
+
+    if schema:
+        _print_json(json_schema())
+    elif scenario is None:
+        _usage("check needs a SCENARIO (or --schema)")
+    else:
+        print(dump(_ready(scenario, set_)), end="")
+
+
+@app.command
+def explain(scenario: Path, /, *, set_: Set = ()) -> None:
+    """Closed forms only: bytes a token, pool, ceilings, break-even waits, what will bind first.
+
+    Parameters
+    ----------
+    scenario
+        The scenario's file.
+    """
+    from sim.report.tables import show_rows
+    from sim.scenario.explain import explain as rows
+
+    show_rows(rows(_load(scenario, set_)))
+
+
+@app.command
+def run(scenario: Path, /, *, output: Out = None, set_: Set = (), seed: int | None = None,
+        replications: int | None = None, vary: str | None = None, json: AsJson = False, force: Flag = False) -> None:
+    """Simulate a scenario and print its summary.
+
+    Parameters
+    ----------
+    scenario
+        The scenario's file; or the folder of an earlier run, which is run again.
+    seed
+        Root of all random streams, in place of the scenario's.
+    replications
+        Independent repetitions, in place of the scenario's.
+    vary
+        FIELD=A,B,C: one run for each value, with the same agents, side by side in one table.
+    force
+        Replace an earlier run in the output folder.
+    """
+    given = {"seed": seed, "replications": replications}
+    sets = [*set_, *(f"{field}={value}" for field, value in given.items() if value is not None)]
+    if vary is not None:
+        _run_varied(scenario, sets, vary, output, as_json=json, force=force)
+        return
+    import sim
+    from sim.sweep import store
+
+    ready = _load(scenario, sets)
+    if output is not None:
+        store.check_free(output, force=force)
+    with _bar(ready.name) as progress:
+        result = sim.run(ready, output, force=force, progress=progress)
+    if json:
+        _print_json(result.summary)
+        return
+    from sim.report.tables import show_summary
+    from sim.sweep.variants import title
+
+    show_summary(title(ready), result.summary)
+    if output is not None:
+        print(f"files in {output}", file=sys.stderr)
+
+
+def _run_varied(scenario: Path, sets: Sequence[str], vary: str, output: Path | None, *, as_json: bool,
+                force: bool) -> None:
+    import sim
+    from sim.report.tables import show_compared
+    from sim.sweep import store, variants
+
+    field, values = variants.axis(vary)
+    runs = [(value, _load(scenario, [*sets, f"{field}={value}"])) for value in values]
+    folders = variants.folders(output, values)
+    for folder in folders:
+        if folder is not None:
+            store.check_free(folder, force=force)
+    found: list[tuple[str, dict[str, Any]]] = []
+    for (value, ready), folder in zip(runs, folders, strict=True):
+        with _bar(value) as progress:
+            found.append((value, sim.run(ready, folder, force=force, progress=progress).summary))
+    if as_json:
+        _print_json(dict(found))
+    else:
+        show_compared(f"{variants.title(runs[0][1], without=field)}, {field} varied", found)
+
+
+@app.command
+def compare(first: Path, /, *others: Path, json: AsJson = False) -> None:
+    """Runs side by side, and the differences to the first where they served the same agents.
+
+    Parameters
+    ----------
+    first, others
+        Folders of runs.
+    """
+    from sim.report import compare as comparing
+
+    if not others:
+        _usage("compare needs two folders or more")
+    comparison = comparing.compare([first, *others])
+    if json:
+        _print_json(comparison.data())
+    else:
+        comparing.show(comparison)
+
+
+@hardware.command(name="list")
+def hardware_list() -> None:
+    """Nodes and GPUs in the catalogue."""
+    from sim.report import catalogue
+
+    catalogue.list_hardware()
+
+
+@hardware.command(name="show")
+def hardware_show(name: str, /) -> None:
+    """One node or GPU, with the source of each figure."""
+    from sim.report import catalogue
+
+    catalogue.show_hardware(name)
+
+
+@model.command(name="list")
+def model_list() -> None:
+    """Models in the catalogue."""
+    from sim.report import catalogue
+
+    catalogue.list_models()
+
+
+@model.command(name="show")
+def model_show(name: str, /) -> None:
+    """One model's geometry, with its source."""
+    from sim.report import catalogue
+
+    catalogue.show_model(name)
+
+
+@model.command(name="import")
+def model_import(file: Path, /) -> None:
+    """Print the profile of a model from its Hugging Face config.json.
+
+    Parameters
+    ----------
+    file
+        The config.json.
+    """
+    from sim.report import catalogue
+
+    catalogue.import_model(file)
+
+
+@workload.command(name="list")
+def workload_list() -> None:
+    """Agents in the library."""
+    from sim.report import catalogue
+
+    catalogue.list_workloads()
+
+
+@workload.command(name="show")
+def workload_show(name: str, /) -> None:
+    """One agent's spec, with where its figures come from."""
+    from sim.report import catalogue
+
+    catalogue.show_workload(name)
+
+
+@workload.command(name="stats")
+def workload_stats(source: str, /, *, trajectories: int | None = None, seed: int = 0, json: AsJson = False) -> None:
+    """Turns, tokens, waits and reuse of a trace or an agent of the library.
+
+    Parameters
+    ----------
+    source
+        A trace's file or folder, or the name of an agent.
+    trajectories
+        How many to look at; all of a trace, or 200 of an agent, when left out.
+    seed
+        Root of the random streams of an agent.
+    """
+    from sim.report import catalogue
+
+    stats = catalogue.stats_of(source, trajectories, seed)
+    if json:
+        _print_json(stats)
+    else:
+        catalogue.show_stats(stats)
+
+
+@workload.command(name="convert")
+def workload_convert(file: Path, /, *, output: Annotated[Path, Parameter(name=["--output", "-o"])],
+                     format: str | None = None, to: Literal["kvplan", "mooncake"] = "kvplan") -> None:
+    """Write a trace in another format.
+
+    Parameters
+    ----------
+    file
+        The trace's file or folder.
+    output
+        The file to write.
+    format
+        The trace's format; guessed when left out.
+    to
+        The format to write; mooncake holds single requests only.
+    """
+    from sim.report import catalogue
+
+    catalogue.convert(file, output, format, to)
+
+
+@app.command
+def version() -> None:
+    """Print the version."""
+    print(_version())
+
+
+def _load(path: Path, overrides: Sequence[str]) -> Scenario:
+    import sim
+
+    return sim.load(path, overrides)
+
+
+def _ready(path: Path, overrides: Sequence[str]) -> Scenario:
+    """Load a scenario and make sure that it fits its hardware and that its workload can be read."""
+    from sim.scenario.deployment import deploy
+    from workloads import build
+
+    scenario = _load(path, overrides)
+    deploy(scenario)
+    build(scenario.workload, Path())
+    return scenario
+
+
+def _print_json(data: Any) -> None:
+    import json
+
+    print(json.dumps(data, indent=1))
+
+
+def _usage(reason: str) -> None:
+    raise SystemExit(_fail(reason, 2))
+
+
+@contextmanager
+def _bar(name: str) -> Iterator[Callable[[float, int, float | None], None] | None]:
+    """Give a progress callback that draws on a terminal, and only when the work takes over two seconds."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from tqdm import tqdm
+
+    with tqdm(total=1.0, desc=name, delay=2.0, leave=False, file=sys.stderr) as bar:
+
+        def progress(done_s: float, ended: int, whole_s: float | None) -> None:
+            known = whole_s is not None
+            bar.bar_format = "{desc}: {percentage:3.0f}% |{bar}| {elapsed}<{remaining}, {postfix}" if known else (
+                "{desc}: {elapsed}, {postfix}")
+            bar.set_postfix_str(f"{done_s / 60:,.1f} min simulated, {ended:,} trajectories ended", refresh=False)
+            bar.update(done_s / whole_s - bar.n if whole_s else 0.0)
+
+        yield progress
+
+
+def _fail(text: object, status: int) -> int:
+    print(f"kvplan: {text}", file=sys.stderr)
+    return status
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and leave with its status: 0 fine, 1 the run failed, 2 bad input, 130 interrupted."""
+    from sim.errors import InputError
+
+    status = 0
+    try:
+        app(arguments, exit_on_error=False, print_error=False)
+        sys.stdout.flush()
+    except CycloptsError as error:
+        status = _fail(error, 2)
+    except InputError as error:
+        print(error, file=sys.stderr)
+        status = 2
+    except KeyboardInterrupt:
+        status = _fail("interrupted", 130)
+    except BrokenPipeError:
+        # The reader has gone (`kvplan ... | head`): nothing more to say, not even at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        status = 1
+    except OSError as error:
+        status = _fail(error, 1)
+    raise SystemExit(status)

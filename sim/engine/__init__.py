@@ -1,0 +1,1 @@
+"""SimPy processes: trajectories, the step loop, pauses, the cluster."""

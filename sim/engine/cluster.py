@@ -1,0 +1,138 @@
+"""All replicas, the nodes they stand on, the trajectories alive, and who sends a turn where."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+
+import simpy
+
+from sim.engine.job import Job
+from sim.engine.replica import Replica
+from sim.engine.session import Session
+from sim.policies.routing import ReplicaView, Routing
+from sim.records import Sink
+from workloads.trajectory import Closed, Stream, Trajectory
+
+
+class Cluster:
+    """Trajectories in, turns out to replicas.
+
+    Parameters
+    ----------
+    most_alive
+        Trajectories alive at a time over all replicas; the others wait to start. None for no limit.
+    """
+
+    def __init__(self, env: simpy.Environment, sink: Sink, routing: Routing, most_alive: int | None = None) -> None:
+        self.env = env
+        self.sink = sink
+        self.routing = routing
+        self.most_alive = most_alive
+        self.replicas: list[Replica] = []
+        self.sessions: dict[int, Session] = {}
+        self.started = 0
+        self.alive_max = 0
+        #: Stretches and turns so far: what the simulation spent its time on.
+        self.events = 0
+        self.breakers: dict[str, int] = {}
+        self.progress: Callable[[float, int], None] | None = None
+        self._backlog: deque[Trajectory] = deque()
+        self._routed = 0
+        self._alive_integral_s = 0.0
+        self._alive_since_s = 0.0
+        self._source: Iterator[Trajectory] = iter(())
+        self._closed: Closed | None = None
+
+    @property
+    def alive(self) -> int:
+        """Trajectories that have started and not ended."""
+        return len(self.sessions)
+
+    def alive_integral_s(self, now_s: float) -> float:
+        """Return the time integral of the trajectories alive, in trajectory-seconds."""
+        return self._alive_integral_s + len(self.sessions) * (now_s - self._alive_since_s)
+
+    def feed(self, source: Iterator[Trajectory], closed: Closed | None) -> None:
+        """Start pulling trajectories: at their arrival times, or so many at a time."""
+        self._source = source
+        self._closed = closed
+        if closed is None:
+            self._next_arrival()
+            return
+        for index in range(closed.concurrency):
+            delay_s = closed.ramp_s * index / closed.concurrency
+            self._call_after(delay_s, self._replace)
+
+    def route(self, job: Job, previous: int | None) -> int:
+        """Return the replica that serves a turn."""
+        replicas = self.replicas
+        if len(replicas) == 1:
+            return 0
+        turn = job.turn
+        if self.routing.needs_match:
+            views = [ReplicaView(r.load, r.kv.match(turn.stream, turn.prompt_tokens)[1]) for r in replicas]
+        else:
+            views = [ReplicaView(r.load, 0) for r in replicas]
+        chosen = self.routing.choose(views, previous, self._routed, turn.prompt_tokens)
+        self._routed += 1
+        return chosen
+
+    def session_ended(self, session: Session, now_s: float) -> None:
+        """A trajectory has ended: forget it, start one that waits, and in a closed loop ask for the next."""
+        self._book_alive(now_s)
+        del self.sessions[session.trajectory.number]
+        if self.progress is not None:
+            self.progress(now_s, self.started - len(self.sessions))
+        if self._backlog:
+            self._start(self._backlog.popleft())
+        if self._closed is not None:
+            self._call_after(self._closed.think_s, self._replace)
+
+    def broke(self, job: Job) -> None:
+        """A turn recomputes tokens that were computed before: name the content that it could not find."""
+        found = job.hit_hbm + job.hit_dram
+        stream: Stream = job.turn.stream
+        while stream.parent is not None and stream.attach > found:
+            stream = stream.parent
+        label = stream.label or "(unnamed)"
+        self.breakers[label] = self.breakers.get(label, 0) + job.recomputed
+
+    def _book_alive(self, now_s: float) -> None:
+        self._alive_integral_s += len(self.sessions) * (now_s - self._alive_since_s)
+        self._alive_since_s = now_s
+
+    def _call_after(self, delay_s: float, action: Callable[[], None]) -> None:
+        timeout = self.env.timeout(delay_s)
+        timeout.callbacks.append(lambda _event: action())
+
+    def _replace(self) -> None:
+        trajectory = next(self._source, None)
+        if trajectory is not None:
+            self._arrive(trajectory)
+
+    def _next_arrival(self) -> None:
+        trajectory = next(self._source, None)
+        if trajectory is not None:
+            timeout = self.env.timeout(max(0.0, trajectory.arrival_s - self.env.now), trajectory)
+            timeout.callbacks.append(self._arrived)
+
+    def _arrived(self, event: simpy.Event) -> None:
+        trajectory = event.value
+        if trajectory is not None:
+            self._arrive(trajectory)
+        self._next_arrival()
+
+    def _arrive(self, trajectory: Trajectory) -> None:
+        if self.most_alive is not None and len(self.sessions) >= self.most_alive:
+            self._backlog.append(trajectory)
+        else:
+            self._start(trajectory)
+
+    def _start(self, trajectory: Trajectory) -> None:
+        self._book_alive(self.env.now)
+        session = Session(self, trajectory)
+        self.sessions[trajectory.number] = session
+        self.started += 1
+        self.alive_max = max(self.alive_max, len(self.sessions))
+        session.start()

@@ -1,0 +1,88 @@
+"""A turn inside a replica, from the moment it is ready to its last token."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sim.memory.kv_cache import Sequence
+from workloads.trajectory import Turn
+
+if TYPE_CHECKING:
+    from sim.engine.pauses import Pause
+    from sim.engine.session import Session
+    from sim.memory.links import Move
+
+
+class Job:
+    """Running state of one turn.
+
+    `position` counts the tokens whose KV exists, `target` those that must exist before the next output token;
+    `generated` counts output tokens. The first output token comes with the last prompt token's step, every further
+    one with a decode step, so the last output token's KV is never written.
+    """
+
+    __slots__ = (
+        "admitted_s",
+        "blocked_mark_s",
+        "budget_mark_s",
+        "cancelled",
+        "ceiling",
+        "finish_step",
+        "first_s",
+        "generated",
+        "hit_dram",
+        "hit_hbm",
+        "interference_mark_s",
+        "interference_s",
+        "joined_step",
+        "loaded_s",
+        "lost_before_s",
+        "lost_s",
+        "move",
+        "pause",
+        "position",
+        "preempted_s",
+        "preemptions",
+        "promised",
+        "queue_blocks_s",
+        "queue_budget_s",
+        "ready_s",
+        "recomputed",
+        "replica",
+        "sequence",
+        "session",
+        "start_s",
+        "state",
+        "target",
+        "tool",
+        "turn",
+    )
+
+    WAITING, LOADING, PREFILL, DECODE, ENDED = range(5)
+
+    def __init__(self, session: Session, turn: Turn, tool: str, ready_s: float, pause: Pause | None) -> None:
+        self.session = session
+        self.turn = turn
+        self.tool = tool
+        self.ready_s = ready_s
+        #: The pause this turn ends, whose blocks stay pinned until it is admitted.
+        self.pause = pause
+        self.state = Job.WAITING
+        self.replica = -1
+        self.sequence: Sequence | None = None
+        self.cancelled = False
+        self.position = 0
+        self.target = turn.prompt_tokens
+        self.generated = 0
+        self.preemptions = 0
+        self.hit_hbm = self.hit_dram = self.ceiling = self.recomputed = 0
+        self.joined_step = self.finish_step = 0
+        #: -1 until it happens: admitted, loaded from a lower tier, first chunk scheduled, first token out.
+        self.admitted_s = self.loaded_s = self.start_s = self.first_s = -1.0
+        self.queue_blocks_s = self.queue_budget_s = self.interference_s = self.lost_s = 0.0
+        self.lost_before_s = 0.0
+        self.preempted_s = -1.0
+        #: Block index up to which admission has promised blocks to it (0: none).
+        self.promised = 0
+        self.move: Move | None = None
+        self.blocked_mark_s = self.budget_mark_s = self.interference_mark_s = 0.0

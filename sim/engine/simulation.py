@@ -1,0 +1,151 @@
+"""Build the cluster of a scenario, run it, and add up what it did."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import simpy
+
+from sim.engine.cluster import Cluster
+from sim.engine.host import Host
+from sim.engine.pauses import Pauses
+from sim.engine.replica import Replica
+from sim.errors import InputError
+from sim.memory.allocators.paged import BlockPool
+from sim.memory.kv_cache import KvCache
+from sim.memory.links import Link
+from sim.memory.prefix_tree import PrefixTree
+from sim.policies.prediction import Predictor
+from sim.records import RunTotals, Sink
+from sim.scenario.deployment import Deployment, deploy
+from sim.scenario.model import Scenario
+from sim.timing import build
+from sim.timing.base import StepCost
+from workloads.config import TraceConfig
+from workloads.trajectory import Workload
+
+#: Simulated time of a synthetic workload whose scenario gives none.
+DEFAULT_DURATION_S = 3600.0
+
+Progress = Callable[[float, int], None]
+
+
+def simulate(scenario: Scenario, workload: Workload, sink: Sink, replication: int = 0,
+             progress: Progress | None = None, *, stretches: bool = True) -> RunTotals:
+    """Run one replication of a scenario.
+
+    Parameters
+    ----------
+    scenario
+        What to simulate.
+    workload
+        Where trajectories come from; an endless one needs a duration (the default is one hour).
+    sink
+        Takes the records.
+    replication
+        Number of the repetition; with the scenario's seed it keys all randomness.
+    progress
+        Called with the simulated time and the trajectories ended, each time one ends.
+    stretches
+        False executes every step as an event of its own: slower, same results.
+
+    Returns
+    -------
+    RunTotals
+        Counts, histograms and integrals.
+
+    Raises
+    ------
+    InputError
+        If the model does not fit, or the workload holds no trajectory.
+    """
+    deployment = deploy(scenario)
+    env = simpy.Environment()
+    cluster = _assemble(env, scenario, deployment, sink, stretches)
+    cluster.progress = progress
+    cluster.feed(workload.trajectories(scenario.seed, replication), workload.closed)
+    duration_s = run_length_s(scenario)
+    env.run(until=duration_s)
+    if not cluster.started:
+        raise InputError("no trajectory arrives in the time simulated", field="workload")
+    return _finish(cluster, deployment, env.now)
+
+
+def run_length_s(scenario: Scenario) -> float | None:
+    """Return the simulated time a scenario asks for; None runs a trace to its end."""
+    if scenario.duration is not None:
+        return scenario.duration
+    return None if isinstance(scenario.workload.agents, TraceConfig) else DEFAULT_DURATION_S
+
+
+def _assemble(env: simpy.Environment, scenario: Scenario, deployment: Deployment, sink: Sink,
+              stretches: bool) -> Cluster:
+    engine = scenario.engine
+    limit = engine.max_trajectories
+    cluster = Cluster(env, sink, scenario.routing, None if limit is None else limit * deployment.replicas)
+    cost = build(scenario.timing, deployment)
+    predictor = scenario.retention.predictor.start()
+    for index in range(deployment.replicas):
+        if index % deployment.replicas_per_node == 0:
+            host = Host(deployment.dram_bytes, deployment.block_bytes)
+        cluster.replicas.append(_replica(env, cluster, index, scenario, deployment, host, cost, predictor, sink,
+                                         stretches))
+    return cluster
+
+
+def _replica(env: simpy.Environment, cluster: Cluster, index: int, scenario: Scenario, deployment: Deployment,
+             host: Host, cost: StepCost, predictor: Predictor, sink: Sink, stretches: bool) -> Replica:
+    engine, cache = scenario.engine, scenario.engine.prefix_cache
+    pool = BlockPool(deployment.pool_blocks, engine.block_size)
+    tree = PrefixTree(pool, cache.eviction.priority, whole_nodes=cache.granularity == "node",
+                      exact_tail=cache.tail == "cow")
+    state_blocks = -(-deployment.state_bytes_per_sequence // deployment.block_bytes)
+    kv = KvCache(pool, tree, enabled=cache.enabled, on_chunk=cache.insert == "on_chunk", state_blocks=state_blocks)
+    total = deployment.pool_blocks
+    replica = Replica(env, cluster, index, kv, cost, engine.schedule, sink,
+                      headroom_blocks=int(engine.headroom * total), low_blocks=int(cache.low_watermark * total),
+                      high_blocks=int(cache.high_watermark * total), stretches=stretches)
+    link = Link(env, deployment.host_link_Bps_out, deployment.host_link_Bps_in, deployment.host_link_latency_s,
+                deployment.host_link_Bps_both)
+    replica.attach(Pauses(env, replica, kv, link, host, cost, scenario.retention, predictor, deployment.block_bytes,
+                          sink))
+    return replica
+
+
+def _finish(cluster: Cluster, deployment: Deployment, end_s: float) -> RunTotals:
+    """Close the books."""
+    for session in list(cluster.sessions.values()):
+        session.abandon()
+    totals = RunTotals(end_s=end_s, replicas=len(cluster.replicas),
+                       pool_bytes=deployment.pool_blocks * deployment.block_bytes)
+    for replica in cluster.replicas:
+        replica.accounts.advance(end_s)
+        replica.accounts.sample(end_s)
+        for row in replica.accounts.samples:
+            cluster.sink.sample(row)
+        totals.steps += replica.steps
+        totals.itl_windows.extend(replica.accounts.latencies.token_gaps())
+        totals.step_windows.extend(replica.accounts.latencies.step_times())
+        for name, seconds in replica.bound_s.items():
+            totals.bound_s[name] = totals.bound_s.get(name, 0.0) + seconds
+    totals.counts = _counts(cluster)
+    totals.breakers = dict(sorted(cluster.breakers.items(), key=lambda item: -item[1])[:10])
+    totals.alive_integral_s = cluster.alive_integral_s(end_s)
+    totals.alive_max = cluster.alive_max
+    totals.events = cluster.events
+    return totals
+
+
+def _counts(cluster: Cluster) -> dict[str, int]:
+    replicas = cluster.replicas
+    hosts = {id(replica.pauses.host): replica.pauses.host for replica in replicas}.values()
+    return {
+        "evictions": sum(replica.kv.tree.evicted for replica in replicas),
+        "forced_evictions": sum(replica.pauses.forced for replica in replicas),
+        "preemptions": sum(replica.preemptions for replica in replicas),
+        "rejections": sum(replica.rejections for replica in replicas),
+        "deadlocks_broken": sum(replica.deadlocks for replica in replicas),
+        "cow_copies": sum(replica.kv.copies for replica in replicas),
+        "offload_failures": sum(replica.pauses.offload_failures for replica in replicas),
+        "dram_evictions": sum(host.dram.evicted for host in hosts),
+    }

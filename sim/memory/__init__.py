@@ -1,0 +1,1 @@
+"""Blocks and bytes: pools, the prefix cache, tiers, links."""

@@ -1,0 +1,1 @@
+"""How a KV pool is divided."""

@@ -1,0 +1,271 @@
+"""Sequences over the prefix tree: what a running turn holds, from admission to its end.
+
+A sequence matches a prefix, locks it, takes blocks as it grows, and hands the blocks of content that others may reuse
+to the tree: as soon as they are computed (`on_chunk`) or when it ends (`on_finish`). Blocks that it has not handed over
+are its own and are freed with it: the partly filled tail, output nobody will see again, and what another sequence was
+computing at the same time.
+"""
+
+from __future__ import annotations
+
+from sim.memory.allocators.paged import BlockPool
+from sim.memory.prefix_tree import Node, PrefixTree
+from workloads.trajectory import Stream
+
+PrivatePart = list[tuple[Node, int]]
+
+
+class Sequence:
+    """A running turn's block table: locked prefix, own blocks, and where its content goes in the tree.
+
+    Attributes
+    ----------
+    stream, limit
+        Content of the sequence: the first `limit` tokens of `stream`; tokens beyond belong to no stream.
+    base
+        Tokens found when it was opened: computed, or being loaded, by nobody but their first owner.
+    end
+        Blocks its table reaches.
+    given
+        Blocks of its own that it has handed to the tree.
+    """
+
+    __slots__ = ("base", "direct", "end", "given", "limit", "lock_node", "lock_upto", "path", "stream")
+
+    def __init__(self, stream: Stream, limit: int, base: int) -> None:
+        self.stream = stream
+        self.limit = limit
+        self.base = base
+        self.end = 0
+        self.given = 0
+        self.direct = False
+        self.path: list[Node] = []
+        self.lock_node: Node | None = None
+        self.lock_upto = 0
+
+
+class KvCache:
+    """HBM of one replica: a block pool and the prefix tree over it.
+
+    Parameters
+    ----------
+    pool, tree
+        Blocks, and what of them is cached.
+    enabled
+        Whether prefixes are matched and content is handed over at all.
+    on_chunk
+        Content becomes visible to others as soon as it is computed; otherwise when its turn ends.
+    state_blocks
+        Blocks a sequence takes besides its tokens', for sliding windows and linear states; freed at its end.
+    """
+
+    __slots__ = ("copies", "enabled", "on_chunk", "pool", "state_blocks", "tree")
+
+    def __init__(self, pool: BlockPool, tree: PrefixTree, *, enabled: bool = True, on_chunk: bool = True,
+                 state_blocks: int = 0) -> None:
+        self.pool = pool
+        self.tree = tree
+        self.enabled = enabled
+        self.on_chunk = on_chunk
+        self.state_blocks = state_blocks
+        #: Partly filled blocks copied at their first write by another sequence (copy-on-write).
+        self.copies = 0
+
+    def match(self, stream: Stream, prompt_tokens: int) -> tuple[Node | None, int]:
+        """Return node and tokens of the longest cached prefix; at least one prompt token is left to compute."""
+        if not self.enabled:
+            return None, 0
+        return self.tree.match(stream, prompt_tokens - 1)
+
+    def available(self, stream: Stream, limit: int, node: Node | None, matched_tokens: int) -> int:
+        """Return the blocks a sequence could take after locking its match: free ones and what can be evicted,
+        less the blocks of its state."""
+        upto = matched_tokens // self.pool.block_tokens
+        if node is not None and node.stream is stream:
+            upto = max(upto, self.pool.blocks(limit))
+        woken = 0
+        while node is not None:
+            used = node.used_end
+            reach = min(upto, node.end)
+            if reach > used:
+                woken += reach - used
+            upto = node.first
+            node = node.parent
+        return self.pool.free + self.tree.dormant - woken - self.state_blocks
+
+    def open(self, stream: Stream, limit: int, node: Node | None, matched_tokens: int, now_s: float) -> Sequence:
+        """Start a sequence on a match: lock it, and claim the place of its content in the tree."""
+        sequence = Sequence(stream, limit, matched_tokens)
+        size = self.pool.block_tokens
+        first = matched_tokens // size
+        sequence.end = first
+        if matched_tokens % size:
+            self.copies += 1
+        if self.enabled and self.on_chunk and self._claim(sequence, node):
+            sequence.direct = True
+            node = sequence.path[-1]
+            first = max(self.pool.blocks(limit), first)
+        sequence.lock_node, sequence.lock_upto = node, first
+        self.tree.lock(node, first, True, now_s)
+        if self.state_blocks:
+            self._take(self.state_blocks, now_s)
+        return sequence
+
+    def grow(self, sequence: Sequence, tokens: int, now_s: float) -> None:
+        """Take blocks until the table holds `tokens` tokens, evicting what is needed.
+
+        Raises
+        ------
+        ValueError
+            If there are not enough free and dormant blocks (callers ask `available` first).
+        """
+        need = -(-tokens // self.pool.block_tokens) - sequence.end
+        if need > 0:
+            self._take(need, now_s)
+            sequence.end += need
+
+    def commit(self, sequence: Sequence, tokens: int) -> None:
+        """Tokens up to `tokens` are computed or loaded: let others find them, unless that waits for the end."""
+        mark_seen(sequence.stream, min(tokens, sequence.limit))
+        if sequence.direct:
+            self._hand_over(sequence, tokens)
+
+    def close(self, sequence: Sequence, tokens: int, now_s: float, *, finished: bool = True) -> Node | None:
+        """End a sequence of which `tokens` tokens are computed; return the node its content ends in, if it is cached.
+
+        A sequence that is preempted (`finished` false) leaves what it has already handed over.
+        """
+        tree = self.tree
+        tokens = min(tokens, sequence.limit)
+        mark_seen(sequence.stream, tokens)
+        if finished and self.enabled:
+            if not sequence.direct:
+                self._claim_late(sequence, now_s)
+            self._hand_over(sequence, tokens)
+            if tree.exact_tail:
+                self._keep_tail(sequence, tokens)
+        own = sequence.end - sequence.base // self.pool.block_tokens - sequence.given
+        self.pool.give(own + self.state_blocks)
+        tree.unlock(sequence.lock_node, sequence.lock_upto, True, now_s)
+        last = sequence.path[-1] if sequence.path else None
+        for node in reversed(sequence.path):
+            if node.writer is sequence:
+                node.writer = None
+            tree.discard_if_empty(node, now_s)
+        return last if last is not None and last.end > last.first else None
+
+    def private_part(self, node: Node | None) -> PrivatePart:
+        """Return the nodes, deepest first, and the block from which each is used by nobody else than this context.
+
+        Called when the context's own turn holds no lock any more.
+        """
+        part: PrivatePart = []
+        child: Node | None = None
+        while node is not None:
+            floor = max(node.used_end, _other_kids(node, child))
+            if floor < node.end:
+                part.append((node, floor))
+            others = sum(node.kids.values()) - (child is not None)
+            if node.locks or others:
+                break
+            child, node = node, node.parent
+        return part
+
+    def drop(self, part: PrivatePart, now_s: float) -> int:
+        """Free a private part now; return the blocks freed."""
+        return sum(self.tree.cut(node, floor, now_s) for node, floor in part)
+
+    def _take(self, count: int, now_s: float) -> None:
+        if count > self.pool.free:
+            self.tree.evict(count - self.pool.free, now_s)
+        self.pool.take(count)
+
+    def _claim_late(self, sequence: Sequence, now_s: float) -> None:
+        """At its end, give a sequence that kept everything to itself its place in the tree."""
+        self._claim(sequence, sequence.lock_node, share=True)
+        upto = max(self.pool.blocks(sequence.limit), sequence.lock_upto)
+        self.tree.lock(sequence.path[-1], upto, True, now_s)
+        self.tree.unlock(sequence.lock_node, sequence.lock_upto, True, now_s)
+        sequence.lock_node, sequence.lock_upto = sequence.path[-1], upto
+
+    def _claim(self, sequence: Sequence, node: Node | None, *, share: bool = False) -> bool:
+        """List the nodes the sequence's content belongs to, from the matched one down; False if one is being written.
+
+        With `share`, nodes that someone else is writing are listed too: `_hand_over` stops at them.
+        """
+        nodes = self.tree.nodes
+        missing: list[Stream] = []
+        at: Stream | None = sequence.stream
+        stop = node.stream if node is not None else None
+        while at is not None and at is not stop:
+            missing.append(at)
+            at = at.parent
+        if stop is not None and at is None:
+            raise ValueError(f"{sequence.stream!r} does not grow out of {stop!r}")
+        path = [node] if node is not None else []
+        if not share:
+            for found in (*path, *(nodes[s] for s in missing if s in nodes)):
+                if found.writer is not None:
+                    return False
+        parent = node
+        for stream in reversed(missing):
+            parent = nodes.get(stream) or self.tree.add(stream, parent)
+            path.append(parent)
+        for found in path:
+            if found.writer is None:
+                found.writer = sequence
+        sequence.path = path
+        return True
+
+    def _hand_over(self, sequence: Sequence, tokens: int) -> None:
+        """Give the tree the whole blocks of what is computed, node by node, as far as there is no gap."""
+        size = self.pool.block_tokens
+        tree = self.tree
+        path = sequence.path
+        last = len(path) - 1
+        tokens = min(tokens, sequence.limit)
+        for index, node in enumerate(path):
+            upto = tokens if index == last else min(tokens, path[index + 1].stream.attach)
+            end = upto // size
+            if end > node.end:
+                if node.writer is not sequence:
+                    return
+                sequence.given += end - node.end
+                tree.extend(node, end, end * size)
+            if upto < tokens and node.end < end:
+                return
+
+    def _keep_tail(self, sequence: Sequence, tokens: int) -> None:
+        """Leave the partly filled tail block in the tree, so that a later sequence can copy it."""
+        node = sequence.path[-1]
+        size = self.pool.block_tokens
+        if node.writer is sequence and tokens % size and node.end == tokens // size and tokens > node.stream.attach:
+            sequence.given += 1
+            self.tree.extend(node, node.end + 1, tokens)
+
+
+def mark_seen(stream: Stream | None, tokens: int) -> None:
+    """Record that the first `tokens` tokens of `stream` have been computed by someone."""
+    while stream is not None and stream.seen < tokens:
+        stream.seen = tokens
+        tokens = min(tokens, stream.attach)
+        stream = stream.parent
+
+
+def ceiling(stream: Stream, prompt_tokens: int, block_tokens: int) -> int:
+    """Return the prompt tokens a cache of infinite size would hold, in whole blocks; one token is left to compute."""
+    tokens = prompt_tokens - 1
+    at: Stream | None = stream
+    while at is not None:
+        found = min(at.seen, tokens)
+        if found > at.attach:
+            return found - found % block_tokens
+        tokens = min(tokens, at.attach)
+        at = at.parent
+    return 0
+
+
+def _other_kids(node: Node, child: Node | None) -> int:
+    """Return the highest block at which a child other than `child` attaches to `node`."""
+    but = None if child is None else child.first
+    return max((block for block, count in node.kids.items() if block != but or count > 1), default=node.first)

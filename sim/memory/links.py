@@ -1,0 +1,193 @@
+"""A host link: two directions, each serving one move at a time, higher priorities first.
+
+Every GPU of a replica has its own link and moves its own shard, in step with the others, so a replica sees one link
+with the sum of their bandwidths. A move of higher priority preempts the one under way, which resumes later where it
+stopped. While both directions are busy their sum may be capped (H100 over PCIe 5: about 50 GB/s one way, 83 both).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from heapq import heappop, heappush
+from typing import Any
+
+import simpy
+
+RELOAD, PREFETCH, OFFLOAD = 0, 1, 2
+
+
+class Move:
+    """One copy: `bytes_left` of `bytes_total` still to go; `done` is called when it ends."""
+
+    __slots__ = ("asked_s", "bytes_left", "bytes_total", "cancelled", "done", "info", "latency_left_s", "priority",
+                 "sequence", "start_s")
+
+    def __init__(self, size: float, priority: int, done: Callable[[Move], None], info: Any, asked_s: float,
+                 latency_s: float) -> None:
+        self.bytes_total = size
+        self.bytes_left = size
+        self.latency_left_s = latency_s
+        self.priority = priority
+        self.done = done
+        self.info = info
+        self.asked_s = asked_s
+        self.start_s = -1.0
+        self.cancelled = False
+        self.sequence = 0
+
+    def __lt__(self, other: Move) -> bool:
+        return (self.priority, self.sequence) < (other.priority, other.sequence)
+
+
+class Direction:
+    """One way of a link: a queue in order of priority, then of arrival."""
+
+    __slots__ = ("_fresh", "_sequence", "_since_s", "_timer", "bandwidth_Bps", "busy_s", "current", "env", "latency_s",
+                 "link", "queue", "queued_bytes", "rate_Bps")
+
+    def __init__(self, env: simpy.Environment, link: Link, bandwidth_Bps: float, latency_s: float) -> None:
+        self.env = env
+        self.link = link
+        self.bandwidth_Bps = bandwidth_Bps
+        self.rate_Bps = bandwidth_Bps
+        self.latency_s = latency_s
+        self.queue: list[Move] = []
+        self.current: Move | None = None
+        self.busy_s = 0.0
+        #: Bytes of the moves that wait, without the one under way.
+        self.queued_bytes = 0.0
+        self._since_s = 0.0
+        self._fresh = False
+        self._timer = 0
+        self._sequence = 0
+
+    def submit(self, size: float, priority: int, done: Callable[[Move], None], info: Any = None) -> Move:
+        """Queue a move of `size` bytes; `done(move)` is called at its end."""
+        move = Move(size, priority, done, info, self.env.now, self.latency_s)
+        self._sequence += 1
+        move.sequence = self._sequence
+        if self.current is None:
+            self._begin(move)
+            self.link.rates_changed()
+        elif priority < self.current.priority:
+            self.settle()
+            self._push(self.current)
+            self._begin(move)
+            self._schedule()
+        else:
+            self._push(move)
+        return move
+
+    def cancel(self, move: Move) -> None:
+        """Give up a move that has not ended; `done` is not called."""
+        move.cancelled = True
+        if move is not self.current:
+            self.queued_bytes -= move.bytes_left
+            return
+        self.settle()
+        self._next()
+
+    def wait_s(self, size: float, priority: int) -> float:
+        """Estimate the time until a move of `size` bytes of that priority would end, if it were asked for now."""
+        ahead = 0.0
+        if self.current is not None and self.current.priority <= priority:
+            ahead = self.current.bytes_left - self.rate_Bps * (self.env.now - self._since_s)
+        if self.queued_bytes > 0.0:
+            ahead += sum(m.bytes_left for m in self.queue if not m.cancelled and m.priority <= priority)
+        return self.latency_s + (max(0.0, ahead) + size) / self.bandwidth_Bps
+
+    def settle(self) -> None:
+        """Bring the move under way up to now."""
+        move = self.current
+        now = self.env.now
+        if move is not None:
+            elapsed = now - self._since_s
+            self.busy_s += elapsed
+            waited = min(elapsed, move.latency_left_s)
+            move.latency_left_s -= waited
+            move.bytes_left = max(0.0, move.bytes_left - (elapsed - waited) * self.rate_Bps)
+        self._since_s = now
+
+    def set_rate(self, rate_Bps: float) -> None:
+        """Set the rate of the move under way; its end is planned anew if it has just begun or the rate has changed."""
+        if rate_Bps != self.rate_Bps:
+            self.settle()
+            self.rate_Bps = rate_Bps
+            self._schedule()
+        elif self._fresh:
+            self._schedule()
+
+    def _push(self, move: Move) -> None:
+        self.queued_bytes += move.bytes_left
+        heappush(self.queue, move)
+
+    def _begin(self, move: Move) -> None:
+        self.current = move
+        self._fresh = True
+        self._since_s = self.env.now
+        if move.start_s < 0.0:
+            move.start_s = self.env.now
+
+    def _next(self) -> None:
+        self.current = None
+        while self.queue:
+            move = heappop(self.queue)
+            if not move.cancelled:
+                self.queued_bytes -= move.bytes_left
+                self._begin(move)
+                break
+        self.link.rates_changed()
+
+    def _schedule(self) -> None:
+        self._fresh = False
+        self._timer += 1
+        move = self.current
+        if move is not None:
+            timeout = self.env.timeout(move.latency_left_s + move.bytes_left / self.rate_Bps, self._timer)
+            timeout.callbacks.append(self._ended)
+
+    def _ended(self, event: simpy.Event) -> None:
+        if event.value != self._timer or self.current is None:
+            return
+        move = self.current
+        self.settle()
+        move.bytes_left = 0.0
+        self._next()
+        move.done(move)
+
+
+class Link:
+    """A replica's way to its host's memory.
+
+    Parameters
+    ----------
+    out_Bps, in_Bps
+        Bandwidth towards the host and from it, bytes per second, over all GPUs of the replica.
+    latency_s
+        Start-up time of a move.
+    both_Bps
+        Cap on the sum while both directions are busy; None for none.
+
+    Raises
+    ------
+    ValueError
+        If a bandwidth is not positive or the latency is negative.
+    """
+
+    def __init__(self, env: simpy.Environment, out_Bps: float, in_Bps: float, latency_s: float = 0.0,
+                 both_Bps: float | None = None) -> None:
+        if out_Bps <= 0 or in_Bps <= 0 or latency_s < 0 or (both_Bps is not None and both_Bps <= 0):
+            raise ValueError(f"a link needs positive bandwidths and a latency >= 0 (got {out_Bps}, {in_Bps}, "
+                             f"{both_Bps} B/s, {latency_s} s)")
+        self.both_Bps = both_Bps
+        self.out = Direction(env, self, out_Bps, latency_s)
+        self.into = Direction(env, self, in_Bps, latency_s)
+
+    def rates_changed(self) -> None:
+        """A direction started or stopped: share the cap, if there is one, in proportion to the bandwidths."""
+        out, into = self.out, self.into
+        scale = 1.0
+        if self.both_Bps is not None and out.current is not None and into.current is not None:
+            scale = min(1.0, self.both_Bps / (out.bandwidth_Bps + into.bandwidth_Bps))
+        out.set_rate(out.bandwidth_Bps * scale)
+        into.set_rate(into.bandwidth_Bps * scale)

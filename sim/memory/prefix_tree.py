@@ -1,0 +1,294 @@
+"""The prefix cache of one replica: which part of which stream lies in HBM, who uses it, what goes first.
+
+A radix tree whose nodes are streams (see `workloads.trajectory`): a node owns the whole blocks of its stream from the
+block its attach position falls in, ``[first, end)``; what lies before belongs to its ancestors. Because every stream
+knows its parent, a prompt's longest cached prefix is found by walking up from its own stream, in as many hops as the
+context has branchings.
+
+Rules
+-----
+* A node's children hold it up to the block where they attach: nothing is cached whose prefix is not.
+* A user locks a path up to a block; what no one locks is dormant. Only dormant blocks beyond the last child are
+  evicted, from the tail, in the order of the eviction policy; a child's end makes its parent a leaf again.
+* A dormant block's time is booked as reused when a later prompt finds it, as wasted when it is evicted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from heapq import heapify, heappop, heappush
+from typing import Any
+
+from sim.memory.allocators.paged import BlockPool
+from workloads.trajectory import Stream
+
+
+class Node:
+    """A stream's cached blocks ``[first, end)``, of which `tokens` tokens (absolute) are computed."""
+
+    __slots__ = ("end", "first", "kids", "last_use_s", "locks", "parent", "pause", "running", "since_s", "stamp",
+                 "stream", "tokens", "used_end", "uses", "writer")
+
+    def __init__(self, stream: Stream, parent: Node | None, first: int) -> None:
+        self.stream = stream
+        self.parent = parent
+        self.first = first
+        self.end = first
+        self.tokens = stream.attach
+        #: The sequence that is appending to this node, if any.
+        self.writer: Any = None
+        #: Locks by the block they reach; a lock on a node is a lock on its ancestors too.
+        self.locks: dict[int, int] = {}
+        #: The highest of them: blocks below are in use, blocks from here on are dormant.
+        self.used_end = first
+        #: How many of the locks belong to running turns (the rest belong to kept pauses).
+        self.running = 0
+        #: Resident children by the block they attach at.
+        self.kids: dict[int, int] = {}
+        self.last_use_s = 0.0
+        self.uses = 0
+        self.since_s = 0.0
+        self.stamp = 0
+        #: The pause whose context ends here, told when blocks of it are evicted.
+        self.pause: Any = None
+
+    def __repr__(self) -> str:
+        return f"Node({self.stream!r}, blocks {self.first}..{self.end}, {self.tokens} tokens, locks {self.locks})"
+
+
+class PrefixTree:
+    """Cached streams over a block pool.
+
+    Parameters
+    ----------
+    pool
+        Where blocks come from and go to.
+    priority
+        ``f(last_use_s, uses) -> rank``; the lowest dormant leaf is evicted first.
+    whole_nodes
+        Evict a leaf's whole dormant tail at once instead of as many blocks as are needed.
+    exact_tail
+        Match partly filled blocks too (their copy is billed by the caller); otherwise matches are whole blocks.
+    """
+
+    __slots__ = ("_dormant_since", "_heap", "_sequence", "dormant", "evicted", "exact_tail", "kept", "nodes", "pool",
+                 "priority", "resident", "reused_block_s", "wasted_block_s", "whole_nodes")
+
+    def __init__(self, pool: BlockPool, priority: Callable[[float, int], float] = lambda last_use_s, uses: last_use_s,
+                 *, whole_nodes: bool = False, exact_tail: bool = False) -> None:
+        self.pool = pool
+        self.priority = priority
+        self.whole_nodes = whole_nodes
+        self.exact_tail = exact_tail
+        self.nodes: dict[Stream, Node] = {}
+        #: Blocks owned by nodes; those that no one locks; those that only kept pauses lock.
+        self.resident = 0
+        self.dormant = 0
+        self.kept = 0
+        self.evicted = 0
+        self.reused_block_s = 0.0
+        self.wasted_block_s = 0.0
+        #: Sum over dormant blocks of the time since which they are: their age in total is ``dormant * now - this``.
+        self._dormant_since = 0.0
+        self._heap: list[tuple[float, int, int, Node]] = []
+        self._sequence = 0
+
+    def match(self, stream: Stream, tokens: int) -> tuple[Node | None, int]:
+        """Return the node and the length in tokens of the longest cached prefix of `stream`'s first `tokens` tokens."""
+        size = self.pool.block_tokens
+        nodes = self.nodes
+        at: Stream | None = stream
+        while at is not None:
+            node = nodes.get(at)
+            if node is not None:
+                found = node.tokens if node.tokens < tokens else tokens
+                if not self.exact_tail:
+                    found -= found % size
+                if found > node.first * size and found > (at.attach if self.exact_tail else 0):
+                    return node, found
+            if at.attach < tokens:
+                tokens = at.attach
+            at = at.parent
+        return None, 0
+
+    def lock(self, node: Node | None, upto: int, running: bool, now_s: float) -> None:
+        """Lock the path to `node` up to block `upto` (exclusive), for a running turn or for a kept pause."""
+        while node is not None:
+            locks = node.locks
+            used_before = self._used(node)
+            kept_before = used_before if locks and not node.running else 0
+            locks[upto] = locks.get(upto, 0) + 1
+            if running:
+                node.running += 1
+            if upto > node.used_end:
+                woken = min(upto, node.end) - min(node.used_end, node.end)
+                if woken or node.end > node.used_end:
+                    self._wake(node, woken, now_s)
+                node.used_end = upto
+            self.kept += (0 if node.running else self._used(node)) - kept_before
+            upto = node.first
+            node = node.parent
+
+    def unlock(self, node: Node | None, upto: int, running: bool, now_s: float) -> None:
+        """Undo one `lock` with the same arguments; what no one locks any more goes dormant."""
+        while node is not None:
+            locks = node.locks
+            kept_before = 0 if node.running else self._used(node)
+            count = locks[upto] - 1
+            if running:
+                node.running -= 1
+            if count:
+                locks[upto] = count
+            else:
+                del locks[upto]
+                if upto == node.used_end:
+                    self._rest(node, now_s)
+            self.kept += (0 if node.running or not locks else self._used(node)) - kept_before
+            upto, node = node.first, node.parent
+
+    def add(self, stream: Stream, parent: Node | None) -> Node:
+        """Create the node of `stream` under `parent` (None for a root); it owns no block yet."""
+        node = Node(stream, parent, stream.attach // self.pool.block_tokens)
+        self.nodes[stream] = node
+        if parent is not None:
+            parent.kids[node.first] = parent.kids.get(node.first, 0) + 1
+        return node
+
+    def extend(self, node: Node, end: int, tokens: int) -> None:
+        """Give `node` blocks up to `end`, which the caller has taken from the pool, with `tokens` tokens computed."""
+        grown = end - node.end
+        kept_before = self._used(node) if node.locks and not node.running else 0
+        dormant_before = max(0, node.end - node.used_end)
+        node.end = end
+        node.tokens = tokens
+        self.resident += grown
+        asleep = max(0, end - node.used_end) - dormant_before
+        self.dormant += asleep
+        self._dormant_since += asleep * node.since_s
+        if node.locks and not node.running:
+            self.kept += self._used(node) - kept_before
+
+    def cut(self, node: Node, end: int, now_s: float) -> int:
+        """Free the blocks of `node` from `end` on, which must be dormant and hold no child; return how many."""
+        freed = node.end - end
+        if freed <= 0:
+            return 0
+        if end < max(node.used_end, *node.kids, node.first):
+            raise ValueError(f"cannot free blocks from {end} on of {node!r}: they are in use")
+        self._free_tail(node, freed, now_s)
+        if node.end == node.first and not node.locks:
+            self._remove(node, now_s)
+        return freed
+
+    def evict(self, count: int, now_s: float) -> int:
+        """Free at least `count` blocks if there are so many to evict; return how many were freed."""
+        heap = self._heap
+        freed = 0
+        while freed < count and heap:
+            _, _, stamp, node = heap[0]
+            if node.stamp != stamp:
+                heappop(heap)
+                continue
+            floor = max(node.used_end, *node.kids) if node.kids else node.used_end
+            tail = node.end - floor
+            if tail <= 0:
+                heappop(heap)
+                node.stamp += 1
+                continue
+            step = tail if self.whole_nodes else min(tail, count - freed)
+            self._free_tail(node, step, now_s)
+            self.evicted += step
+            freed += step
+            if step == tail:
+                heappop(heap)
+                node.stamp += 1
+                if node.end == node.first and not node.locks:
+                    self._remove(node, now_s)
+        return freed
+
+    def discard_if_empty(self, node: Node, now_s: float) -> None:
+        """Remove a node that owns nothing, that no one locks and that has no children."""
+        if node.end == node.first and not node.locks and not node.kids and node.writer is None:
+            self._remove(node, now_s)
+
+    def private_floor(self, node: Node) -> int:
+        """Return the block from which on `node` is used by no lock and no child."""
+        return max(node.used_end, *node.kids) if node.kids else node.used_end
+
+    def dormant_block_s(self, now_s: float) -> tuple[float, float]:
+        """Return the block-seconds of dormancy up to now: wasted, reused.
+
+        What is dormant at this moment counts as wasted: nobody has come back for it yet.
+        """
+        return self.wasted_block_s + self.dormant * now_s - self._dormant_since, self.reused_block_s
+
+    @staticmethod
+    def _used(node: Node) -> int:
+        return min(node.used_end, node.end) - node.first
+
+    def _wake(self, node: Node, woken: int, now_s: float) -> None:
+        """Book what was dormant up to now: `woken` blocks found again, the rest of the tail not."""
+        idle = node.end - node.used_end
+        if idle > 0:
+            elapsed_s = now_s - node.since_s
+            self.reused_block_s += woken * elapsed_s
+            self.wasted_block_s += (idle - woken) * elapsed_s
+            self._dormant_since += (idle - woken) * now_s - idle * node.since_s
+            self.dormant -= woken
+        node.since_s = now_s
+        node.uses += 1
+
+    def _rest(self, node: Node, now_s: float) -> None:
+        """The highest lock is gone: what it alone held goes dormant."""
+        idle = max(0, node.end - node.used_end)
+        if idle:
+            self.wasted_block_s += idle * (now_s - node.since_s)
+        node.used_end = max(node.locks, default=node.first)
+        asleep = node.end - node.used_end
+        if asleep > 0:
+            self.dormant += asleep - idle
+            self._dormant_since += asleep * now_s - idle * node.since_s
+            node.since_s = now_s
+            node.last_use_s = now_s
+            if not node.kids or max(node.kids) < node.end:
+                self._push(node)
+
+    def _push(self, node: Node) -> None:
+        node.stamp += 1
+        self._sequence += 1
+        heap = self._heap
+        heappush(heap, (self.priority(node.last_use_s, node.uses), self._sequence, node.stamp, node))
+        if len(heap) > 4 * len(self.nodes) + 1024:
+            heap[:] = [entry for entry in heap if entry[3].stamp == entry[2]]
+            heapify(heap)
+
+    def _free_tail(self, node: Node, count: int, now_s: float) -> None:
+        self.wasted_block_s += count * (now_s - node.since_s)
+        self._dormant_since -= count * node.since_s
+        if node.pause is not None:
+            node.pause.lost(count, now_s)
+        node.end -= count
+        limit = node.end * self.pool.block_tokens
+        if node.tokens > limit:
+            node.tokens = max(limit, node.stream.attach)
+        self.resident -= count
+        self.dormant -= count
+        self.pool.free += count
+
+    def _remove(self, node: Node, now_s: float) -> None:
+        del self.nodes[node.stream]
+        node.stamp += 1
+        parent = node.parent
+        if parent is None:
+            return
+        if node.last_use_s > parent.last_use_s:
+            parent.last_use_s = node.last_use_s
+        count = parent.kids[node.first] - 1
+        if count:
+            parent.kids[node.first] = count
+            return
+        del parent.kids[node.first]
+        if parent.end > parent.used_end:
+            self._push(parent)
+        else:
+            self.discard_if_empty(parent, now_s)

@@ -1,0 +1,86 @@
+"""Can the numbers be trusted? Stability, Little's law, ledgers that close."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.metrics.collect import Columns
+from sim.metrics.ledgers import Timeline
+from sim.records import RunTotals
+
+#: Windows the measured span is divided into for the test of stability.
+WINDOWS = 20
+#: One-sided Student t for 18 degrees of freedom at 0.5 %.
+SLOPE_T = 2.88
+#: Growth over the span, relative to the mean, below which a slope does not matter.
+GROWTH = 0.25
+
+
+def check(timeline: Timeline, turn: Mapping[str, NDArray[Any]], columns: Columns, totals: RunTotals, *, finite: bool,
+          ledger: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
+    """Return what is checked for one replication.
+
+    `stable` (None when the span is too short to say), `little_residual` (None without turns), and the residuals of
+    the three ledgers relative to their wholes.
+    """
+    span = timeline.end_s - timeline.warmup_s
+    wholes = {"turn_s": float(turn["turn_s"].sum()), "pool_byte_s": totals.pool_bytes * span * totals.replicas,
+              "gpu_s": span * totals.replicas}
+    return {
+        "stable": _stable(timeline, columns, finite=finite),
+        "little_residual": _little(timeline, turn, span),
+        "ledger_residual": {name: relative(sum(ledger[name].values()), whole) for name, whole in wholes.items()},
+    }
+
+
+def relative(value: float, whole: float) -> float:
+    """Return ``|value - whole| / whole``, 0 for two zeros."""
+    return abs(value - whole) / whole if whole else abs(value)
+
+
+def _little(timeline: Timeline, turn: Mapping[str, NDArray[Any]], span: float) -> float | None:
+    """Return ``|L - lambda W| / L`` on turns in the system.
+
+    L is averaged from the timeline's samples (queued, in prefill, decoding), lambda W from the turns' records: two
+    independent accounts of the same thing.
+    """
+    if span <= 0 or not turn["turn_s"].size:
+        return None
+    edges = np.array([timeline.warmup_s, timeline.end_s])
+    mean = sum(float(timeline.windows(name, edges)[0]) for name in ("waiting", "prefilling", "decoding"))
+    return abs(mean - float(turn["turn_s"].sum()) / span) / mean if mean > 0 else None
+
+
+def _stable(timeline: Timeline, columns: Columns, *, finite: bool) -> bool | None:
+    """Return whether neither the queue nor the trajectories alive grow through the measured span.
+
+    A finite workload is judged up to its last arrival: after that it drains, whatever the load.
+    """
+    stop = timeline.end_s
+    starts = columns("trajectories", "start_s")
+    if finite and starts.size:
+        stop = min(stop, float(starts.max()))
+    samples = columns("timeline", "time_s")
+    inside = np.unique(samples[(samples >= timeline.warmup_s) & (samples <= stop)]).size
+    if inside < WINDOWS or stop - timeline.warmup_s < 0.1 * (timeline.end_s - timeline.warmup_s):
+        return None
+    edges = np.linspace(timeline.warmup_s, stop, WINDOWS + 1)
+    series = [timeline.windows("waiting", edges), timeline.windows("alive", edges, shared=True)]
+    return not any(grows(values) for values in series)
+
+
+def grows(values: NDArray[Any]) -> bool:
+    """Return whether a series rises: in its second half against its first, and by a test of its slope."""
+    n = values.size
+    time = np.arange(n) - (n - 1) / 2
+    slope = float((time * values).sum() / (time**2).sum())
+    rise = slope * n
+    if rise <= max(GROWTH * float(values.mean()), 1.0) or values[n // 2 :].mean() <= values[: n // 2].mean():
+        return False
+    residual = values - values.mean() - slope * time
+    error = float(np.sqrt((residual**2).sum() / (n - 2) / (time**2).sum()))
+    return error == 0 or slope / error > SLOPE_T

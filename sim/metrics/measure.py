@@ -1,0 +1,171 @@
+"""One replication, measured: its records cut at the warm-up and reduced to what a summary is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.errors import InputError
+from sim.metrics import checks, ledgers, percentiles, slo, warmup
+from sim.metrics.collect import Columns
+from sim.records import RunTotals
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a summary must know that is not in the records.
+
+    Attributes
+    ----------
+    warmup_s
+        Warm-up in seconds; None for MSER-5.
+    finite
+        The workload is finite and played to its end (a trace without a `duration`).
+    slo
+        Objective -> statistic -> limit in seconds.
+    gpus
+        GPUs of the whole deployment.
+    price_usd_per_gpu_hour
+        None when the hardware profile has no price.
+    tiers
+        Names of the tiers below HBM that the scenario has.
+    seed
+        Seed of the bootstrap.
+    """
+
+    warmup_s: float | None = None
+    finite: bool = False
+    slo: slo.Slo = field(default_factory=dict)
+    gpus: int = 1
+    price_usd_per_gpu_hour: float | None = None
+    tiers: tuple[str, ...] = ()
+    seed: int = 0
+
+
+@dataclass(slots=True)
+class Part:
+    """One replication after its warm-up. Arrays of turns are in order of `ready_s`."""
+
+    totals: RunTotals
+    warmup_s: float
+    settled: bool
+    span_s: float
+    turns: int
+    trajectories: dict[str, int]
+    #: Finished turns that became ready after the warm-up: column -> array.
+    turn: dict[str, Array]
+    #: Finished turns that ended after the warm-up: end, prompt and output tokens.
+    done: dict[str, Array]
+    trajectory_s: Array
+    trajectory_end_s: Array
+    ledger: dict[str, dict[str, float]]
+    hold: dict[str, Any]
+    itl: percentiles.Histogram
+    step: percentiles.Histogram
+    concurrency: float
+    checks: dict[str, Any]
+    goodput: dict[str, int]
+
+
+def measure(columns: Columns, totals: RunTotals, facts: Facts) -> Part:
+    """Reduce one replication.
+
+    Raises
+    ------
+    InputError
+        The warm-up given leaves nothing to measure.
+    """
+    finished = columns.equals("turns", "status", "finished")
+    ready = columns("turns", "ready_s")
+    order = np.flatnonzero(finished)
+    order = order[np.argsort(ready[order], kind="stable")]
+    ttft = (columns("turns", "first_token_s") - ready)[order]
+    begin, settled = warmup.cut(ready[order], ttft, warmup_s=facts.warmup_s, finite=facts.finite)
+    if begin >= totals.end_s > 0:
+        raise InputError(f"the run ends at {totals.end_s:g} s: nothing is left to measure", field="warmup", got=begin)
+    keep = ready[order] >= begin
+    order, ttft = order[keep], ttft[keep]
+    chosen = np.zeros(finished.size, dtype=bool)
+    chosen[order] = True
+
+    turn = _turns(columns, order, ttft)
+    timeline = ledgers.Timeline(columns, begin, totals.end_s)
+    ends, lives = _trajectories(columns, begin)
+    ledger = {"turn_s": ledgers.turn_ledger(columns, chosen), "pool_byte_s": timeline.pool_ledger(),
+              "gpu_s": timeline.gpu_ledger()}
+    return Part(
+        totals=totals, warmup_s=begin, settled=settled, span_s=totals.end_s - begin, turns=int(finished.sum()),
+        trajectories=_count(columns), turn=turn, done=_done(columns, finished, begin),
+        trajectory_s=lives, trajectory_end_s=ends, ledger=ledger, hold=ledgers.held(columns, begin),
+        itl=percentiles.after(totals.itl_windows, begin), step=percentiles.after(totals.step_windows, begin),
+        concurrency=_alive(columns, begin, totals.end_s),
+        checks=checks.check(timeline, turn, columns, totals, finite=facts.finite, ledger=ledger),
+        goodput=_goodput(columns, order, turn, begin, facts.slo) if facts.slo else {},
+    )
+
+
+def _turns(columns: Columns, order: Array, ttft: Array) -> dict[str, Array]:
+    ready, end = columns("turns", "ready_s")[order], columns("turns", "end_s")[order]
+    output = columns("turns", "output_tokens")[order]
+    gaps = np.where(output > 1, output - 1, np.nan)
+    turn = {"ready_s": ready, "ttft_s": ttft, "turn_s": end - ready, "output_tokens": output,
+            "tpot_s": (end - ready - ttft) / gaps, "first": columns("turns", "first")[order].astype(bool)}
+    for name in ("prompt_tokens", "hit_hbm_tokens", "hit_dram_tokens", "ceiling_tokens"):
+        turn[name] = columns("turns", name)[order]
+    return turn
+
+
+def _done(columns: Columns, finished: Array, begin: float) -> dict[str, Array]:
+    end = columns("turns", "end_s")
+    rows = finished & (end >= begin)
+    return {"end_s": end[rows], "output_tokens": columns("turns", "output_tokens")[rows],
+            "prompt_tokens": columns("turns", "prompt_tokens")[rows]}
+
+
+def _count(columns: Columns) -> dict[str, int]:
+    finished = int(columns.equals("trajectories", "status", "finished").sum())
+    rejected = int(columns.equals("trajectories", "status", "rejected").sum())
+    return {"started": int(columns("trajectories", "trajectory").size), "finished": finished, "rejected": rejected}
+
+
+def _trajectories(columns: Columns, begin: float) -> tuple[Array, Array]:
+    """Return ends and lifetimes of the trajectories that finished after the warm-up."""
+    start, end = columns("trajectories", "start_s"), columns("trajectories", "end_s")
+    rows = columns.equals("trajectories", "status", "finished") & (end >= begin)
+    return end[rows], (end - start)[rows]
+
+
+def _alive(columns: Columns, begin: float, stop: float) -> float:
+    """Return the mean number of trajectories alive after the warm-up, exactly."""
+    if stop <= begin:
+        return 0.0
+    start, end = columns("trajectories", "start_s"), columns("trajectories", "end_s")
+    end = np.where(columns.equals("trajectories", "status", "unfinished") | np.isnan(end), stop, end)
+    inside = np.clip(np.minimum(end, stop) - np.maximum(start, begin), 0.0, None)
+    return float(inside.sum() / (stop - begin))
+
+
+def _goodput(columns: Columns, order: Array, turn: Mapping[str, Array], begin: float,
+             limits: slo.Slo) -> dict[str, int]:
+    """Count turns and trajectories that meet the objectives, and those that could have.
+
+    A rejected turn or trajectory could have. A trajectory is counted when it ended after the warm-up; it meets the
+    objectives when it finished in time and each of its measured turns does.
+    """
+    good = slo.turns_meeting(limits, turn["ttft_s"], turn["first"], turn["tpot_s"], turn["turn_s"])
+    rejected = columns.equals("turns", "status", "rejected") & (columns("turns", "ready_s") >= begin)
+    number = columns("turns", "trajectory")
+    failed = np.concatenate([number[order][~good], number[rejected]])
+    start, end = columns("trajectories", "start_s"), columns("trajectories", "end_s")
+    finished = columns.equals("trajectories", "status", "finished")
+    ended = (finished | columns.equals("trajectories", "status", "rejected")) & (end >= begin)
+    fine = ended & finished & (end - start <= slo.limit(limits, "trajectory"))
+    fine &= ~np.isin(columns("trajectories", "trajectory"), failed)
+    return {"turns": int(good.sum()), "of_turns": int(good.size + rejected.sum()),
+            "trajectories": int(fine.sum()), "of_trajectories": int(ended.sum())}

@@ -1,0 +1,17 @@
+"""Which replica serves a turn."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from sim.policies.routing.base import ReplicaView
+from sim.policies.routing.least_loaded import LeastLoaded
+from sim.policies.routing.prefix_affinity import PrefixAffinity
+from sim.policies.routing.round_robin import RoundRobin
+from sim.policies.routing.sticky import Sticky
+
+Routing = Annotated[RoundRobin | LeastLoaded | Sticky | PrefixAffinity, Field(discriminator="policy")]
+
+__all__ = ["LeastLoaded", "PrefixAffinity", "ReplicaView", "RoundRobin", "Routing", "Sticky"]

@@ -1,0 +1,21 @@
+"""Replicas in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, Literal
+
+from sim.policies.base import PolicyConfig
+from sim.policies.routing.base import ReplicaView
+
+
+class RoundRobin(PolicyConfig):
+    """Each turn goes to the next replica, wherever its prefix is."""
+
+    policy: Literal["round_robin"] = "round_robin"
+    """Name of the policy."""
+    needs_match: ClassVar[bool] = False
+
+    def choose(self, replicas: Sequence[ReplicaView], previous: int | None, turn: int, prompt_tokens: int) -> int:
+        """Return the index of the replica for the `turn`-th turn to be routed."""
+        return turn % len(replicas)

@@ -1,0 +1,108 @@
+"""The page that documents a run's files, made from the tables the engine fills."""
+
+from __future__ import annotations
+
+from sim.records import TABLES
+
+#: summary.json: key -> what it says. Dots lead into a mapping.
+SUMMARY: dict[str, str] = {
+    "turns": "turns finished in the whole run",
+    "trajectories": "`started`, `finished` and `rejected` in the whole run",
+    "ttft_s.first": "time to first token of first turns: queue, reload and the steps until the first token",
+    "ttft_s.resumed": "the same, of turns that follow a pause",
+    "ttft_s.all": "the same, of all turns",
+    "itl_s": "inter-token latency: time between two tokens of a stream, each gap counted once a stream; read from a "
+             "histogram with 1 % buckets",
+    "tpot_s": "a turn's time after its first token, per further token",
+    "turn_s": "a turn from ready (arrival or the tool's return) to its last token",
+    "trajectory_s": "a trajectory from arrival to the end of its last turn, of those that finished after the warm-up",
+    "throughput": "`turns_per_s`, `trajectories_per_s`, `output_tokens_per_s`, `prompt_tokens_per_s`: what finished "
+                  "after the warm-up, over the measured span",
+    "goodput": "null without `slo:`. `turns` and `trajectories`: shares within limits (rejected ones are not; a turn "
+               "is held to the highest percentile of each objective, and to its TPOT for `itl`; a trajectory is good "
+               "when each of its turns is); the same per second; `met` and `objectives`: each with its limit, value "
+               "and verdict",
+    "hit_rate": "shares of prompt tokens, one denominator: `total` = `hbm` + `dram` + ...; null for a tier that the "
+                "scenario lacks; `ceiling`: what an infinite cache would have found",
+    "counts": "`evictions`, `forced_evictions`, `preemptions`, `rejections`, `deadlocks_broken`, `cow_copies` and "
+              "whatever else the engine counts, in the whole run",
+    "ledger.turn_s": "seconds by cause; they sum to the measured turns' time",
+    "ledger.pool_byte_s": "byte-seconds of the KV pool by use; they sum to pool bytes x measured span x replicas",
+    "ledger.gpu_s": "replica-seconds by use; they sum to measured span x replicas",
+    "hold_GB_s": "GB-seconds that paused contexts held: `total`, `by_tier`, `by_tool`",
+    "concurrency": "`mean` (after the warm-up) and `max` (whole run) of trajectories alive",
+    "binds": "`resource` whose shortage explains most of the turns' time (`memory`, `host_link`, `compute`, "
+             "`hbm_bandwidth`, `interconnect`, `step_overhead`; `none` when GPUs are mostly idle and turns hardly "
+             "wait), `why` in a sentence, `scores`: share of the turns' time by resource",
+    "cost": "`usd` of the measured span, all GPUs; `usd_per_trajectory`, `usd_per_Mtok_output`, `usd_per_Mtok_total`; "
+            "null without a price",
+    "breakers": "`span` (label of the content) and `recomputed_tokens`, the ten that cost most",
+    "prediction_error": "how far the wait predictor was off, as the engine reports it",
+    "checks": "`stable` (false when the queue or the number alive grows, null when too short to say), "
+              "`little_residual` (|L - lambda W| / L of turns in the system), `warmup_s`, `warmup_settled`, `span_s`, "
+              "`turns_measured`, `ledger_residual` (relative, of each ledger), `replications`",
+    "intervals": "95 % intervals by path in this file: `value`, `low`, `high`, `level`, `method`, `n`, and with "
+                 "several replications their `values`",
+    "band": "error of the timing model, once it is calibrated; null until then",
+    "wall_s": "seconds the simulation took on this computer",
+    "events": "events simulated",
+}
+
+HEAD = """\
+# Files of a run
+
+This page is generated (`python -m sim.report.reference docs/results.md`); edit `sim/records.py` and
+`sim/report/reference.py` instead.
+
+- `run.yaml`: the resolved scenario, then `provenance`: version, seed entropy, hashes of the data files.
+  `kvplan run DIR` runs it again.
+- `summary.json`: the figures below.
+- `turns.parquet`, `trajectories.parquet`, `pauses.parquet`, `moves.parquet`, `timeline.parquet`: one row a record;
+  columns below.
+- `steps.json`: histograms of step time and inter-token latency after the warm-up (`low_s`, `high_s`, `weight`,
+  `seconds`), and `bound_s`: seconds of steps by what bound them.
+
+A run is written next to its folder and moved there when whole. SI units throughout; GB is 1e9 bytes. The same scenario,
+seed and version give the same bytes, but for `wall_s`.
+
+## What is measured
+
+- **Warm-up.** `warmup: auto` cuts by MSER-5 on the turns' time to first token, in order of readiness, and looks no
+  further than half of them (`checks.warmup_settled` is false when the minimum lies at the half: run longer). A trace
+  played to its end (no `duration`) is a finite population, not a steady state: nothing is cut.
+- **Turns.** Latencies, hit rates and the ledger of turns are of finished turns that became ready at or after the
+  warm-up.
+- **Span.** From the warm-up to the end of the run. Throughput counts what *ended* in it; byte-seconds and GPU seconds
+  are cut at its start by linear interpolation between samples. A trace's span includes the drain after its last
+  arrival.
+- **Histograms.** Inter-token latencies come in windows between samples; the windows that begin after the warm-up count.
+- **Stability.** The span is divided into 20 windows; the run is unstable when the mean queue or the number of
+  trajectories alive rises by more than a quarter of its mean, significantly. A trace is judged up to its last arrival.
+- **Replications.** Distributions pool the turns of all replications, counts, ledgers and money add up, rates are
+  weighted by span, and `checks` holds the worst.
+- **Intervals.** 95 %. Several replications: Student t over their values. One: batch means (20 batches) for means and
+  rates, a bootstrap of 50 blocks of consecutive turns for percentiles.
+"""
+
+
+def results_page() -> str:
+    """Return docs/results.md."""
+    parts = [HEAD, "\n## summary.json\n\nEach distribution has `mean`, `p50`, `p90`, `p95`, `p99`, `p999`; null where "
+                   "a figure does not apply.\n\n| key | says |\n|---|---|\n"]
+    parts += [f"| `{key}` | {_cell(text)} |\n" for key, text in SUMMARY.items()]
+    for table, columns in TABLES.items():
+        parts.append(f"\n## {table}.parquet\n\n| column | type | says |\n|---|---|---|\n")
+        parts.append("| `replication` | int32 | replication, from 0 |\n")
+        parts += [f"| `{name}` | {kind} | {_cell(text)} |\n" for name, (kind, text) in columns.items()]
+    return "".join(parts)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    import sys
+    from pathlib import Path
+
+    Path(sys.argv[1]).write_text(results_page(), encoding="utf-8")

@@ -1,0 +1,103 @@
+"""Tables on a terminal or in a pipe: plain text, a hundred columns, nothing cut off."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import IO, TYPE_CHECKING, Any
+
+from sim.metrics import wording
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+#: Columns of text when the output is not a terminal.
+WIDTH = 100
+
+
+def console(file: IO[str] | None = None) -> Console:
+    """Return a console for results: a terminal's width and style, or 100 columns of plain text in a pipe."""
+    from rich.console import Console
+
+    stream = file or sys.stdout
+    terminal = stream.isatty()
+    return Console(file=stream, width=None if terminal else WIDTH, highlight=False, soft_wrap=False, markup=False,
+                   emoji=False, no_color=None if terminal else True)
+
+
+def _table(*headers: str, title: str | None = None) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD if any(headers) else None, pad_edge=False,
+                  show_header=any(headers), show_edge=False)
+    for position, header in enumerate(headers):
+        table.add_column(header, justify="left" if position == 0 else "right", overflow="fold")
+    return table
+
+
+def show_summary(title: str, summary: Mapping[str, Any], to: Console | None = None) -> None:
+    """Print one run."""
+    out = to or console()
+    latencies = _table("latency", *wording.STATISTICS, "95 % interval of the mean")
+    for label, place in wording.LATENCIES.items():
+        latencies.add_row(label, *wording.latency(summary, place),
+                          wording.interval(summary, ".".join([*place, "mean"])))
+    facts = _table("", "")
+    facts.columns[0].no_wrap = True
+    facts.columns[1].justify = "left"
+    for label, text in wording.facts(summary):
+        facts.add_row(label, text)
+    out.print(title, style="bold")
+    out.print()
+    out.print(latencies)
+    out.print()
+    out.print(facts)
+
+
+def show_compared(title: str, runs: Sequence[tuple[str, Mapping[str, Any]]], to: Console | None = None) -> None:
+    """Print several runs side by side, one column each; columns that do not fit go to a further table."""
+    out = to or console()
+    columns = [dict(wording.compared(summary)) for _, summary in runs]
+    names = [name for name, _ in runs]
+    first = max(len(label) for label in columns[0])
+    out.print(title, style="bold")
+    for group in _groups([max([len(n), *map(len, c.values())]) for n, c in zip(names, columns, strict=True)],
+                         out.width - first):
+        table = _table("", *(names[i] for i in group))
+        table.show_header = True
+        for label in columns[0]:
+            table.add_row(label, *(columns[i][label] for i in group))
+        out.print()
+        out.print(table)
+
+
+def _groups(widths: Sequence[int], room: int) -> Iterable[list[int]]:
+    group: list[int] = []
+    used = 0
+    for number, width in enumerate(widths):
+        if group and used + width + 3 > room:
+            yield group
+            group, used = [], 0
+        group.append(number)
+        used += width + 3
+    if group:
+        yield group
+
+
+def show_rows(rows: Iterable[Sequence[Any]], *, headers: Sequence[str] = (), title: str | None = None,
+              to: Console | None = None) -> None:
+    """Print rows of text; the last column wraps."""
+    out = to or console()
+    data = [[str(cell) for cell in row] for row in rows]
+    width = max([len(headers), *(len(row) for row in data)])
+    table = _table(*(headers or [""] * width), title=None)
+    for column in table.columns:
+        column.justify = "left"
+    for row in data:
+        table.add_row(*row)
+    if title:
+        out.print(title, style="bold")
+        out.print()
+    out.print(table)

@@ -1,0 +1,257 @@
+"""What a scenario amounts to before anything is simulated: closed forms only, in well under a second."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from sim.analytic import break_even, roofline, sizing
+from sim.scenario.deployment import Deployment, deploy
+from sim.timing import StepCost, build
+
+if TYPE_CHECKING:
+    from sim.scenario.model import Scenario
+
+#: Contexts that are looked at, in tokens, as far as the model takes them.
+CONTEXTS = (8_192, 32_768, 131_072)
+
+#: Share of a context that all trajectories have in common where sharing is looked at.
+SHARED = 0.75
+
+
+class Row(NamedTuple):
+    """One figure: where it belongs, what it is, its value in SI, its unit, and the formula or source behind it.
+
+    `value` is a number (infinite where nothing is enough) or text; units are ``B``, ``B/token``, ``B/s``, ``s``,
+    ``FLOP/s``, ``FLOP/B``, ``tokens``, ``blocks``, ``trajectories``, ``USD/h``, ``x`` or empty.
+    """
+
+    section: str
+    quantity: str
+    value: float | int | str
+    unit: str
+    formula: str
+
+
+def explain(scenario: Scenario) -> dict[str, Any]:
+    """Work out what a scenario's figures imply.
+
+    Parameters
+    ----------
+    scenario
+        A loaded scenario; its workload is not looked at.
+
+    Returns
+    -------
+    dict
+        ``scenario`` (its name), ``rows`` (a list of `Row`, grouped by section), ``binds`` (what limits the number of
+        trajectories first) and ``assumptions`` (a list of sentences).
+
+    Raises
+    ------
+    InputError
+        The model does not fit its hardware; see `deploy`.
+    """
+    place = deploy(scenario)
+    cost = build(scenario.timing, place)
+    contexts = [tokens for tokens in CONTEXTS if tokens <= place.model.context_limit] or [place.model.context_limit]
+    limits = _limits(scenario, place, cost, contexts)
+    binds = {tokens: min(found, key=lambda name: found[name]) for tokens, found in limits.items()}
+    rows = [*_hardware(place), *_memory(place, contexts), *_pool(place, scenario.engine.pool is not None),
+            *_ceilings(scenario, place, contexts), *_times(scenario, place, cost, contexts),
+            *_pauses(scenario, place, cost, contexts), *_binding(limits, binds)]
+    return {"scenario": scenario.name, "rows": rows, "binds": binds[_middle(contexts)],
+            "assumptions": _assumptions(scenario, place)}
+
+
+def _middle(contexts: list[int]) -> int:
+    return contexts[len(contexts) // 2]
+
+
+def _k(tokens: int) -> str:
+    return f"{tokens / 1024:.4g}k"
+
+
+def _hardware(place: Deployment) -> Iterator[Row]:
+    section = "hardware"
+    node, sources = place.node, place.node.sources
+    yield Row(section, "nodes", f"{place.nodes} x {node.name}, {node.gpus} x {place.gpu.name} each", "",
+              f"a node: {node.unit}" if node.unit != "node" else "hardware, nodes")
+    yield Row(section, "replicas", place.replicas, "",
+              f"{place.replicas_per_node} a node, tp {place.tp} x pp {place.pp}")
+    yield Row(section, "peak arithmetic of a replica", place.peak_flops, "FLOP/s",
+              f"datasheet, weights in {place.weights_dtype}")
+    yield Row(section, "HBM bandwidth of a replica", place.hbm_Bps, "B/s", "datasheet")
+    yield Row(section, "ridge point", roofline.ridge_point(place.peak_flops, place.hbm_Bps), "FLOP/B",
+              "peak arithmetic / HBM bandwidth")
+    yield Row(section, "link to the host, out", place.host_link_Bps_out, "B/s", f"{node.host_link.kind}, achieved")
+    yield Row(section, "link to the host, in", place.host_link_Bps_in, "B/s", f"{node.host_link.kind}, achieved")
+    yield Row(section, "price", place.price_usd_per_gpu_hour * place.gpus, "USD/h",
+              sources.get("price_usd_per_gpu_hour", "as given"))
+
+
+def _memory(place: Deployment, contexts: list[int]) -> Iterator[Row]:
+    section, model = "model", place.model
+    copies = f" x {place.kv_copies:g} copies" if place.kv_copies != 1 else ""
+    form = "L (kv_lora_rank + rope_dim) b" if model.mla else "2 L H_kv d b"
+    yield Row(section, "weights", place.weight_bytes, "B",
+              f"{model.n_params / 1e9:.4g} billion parameters in {place.weights_dtype}")
+    yield Row(section, "KV of a token", place.kv_bytes_per_token, "B/token",
+              f"{form}, L {place.full_layers}, {place.kv_dtype}{copies}")
+    if place.state_bytes_per_sequence:
+        yield Row(section, "state of a sequence", place.state_bytes_per_sequence, "B",
+                  "sliding windows and linear-attention states")
+    for tokens in contexts:
+        yield Row(section, f"trajectory of {_k(tokens)}", place.kv_bytes(tokens), "B", "tokens x KV of a token + state")
+
+
+def _pool(place: Deployment, given: bool) -> Iterator[Row]:
+    section = "pool"
+    yield Row(section, "KV pool of a replica", place.pool_bytes, "B",
+              "engine.pool" if given else "C_HBM u - weights - activations - runtime, all GPUs")
+    if not given:
+        yield Row(section, "activations of a replica", place.activation_bytes, "B",
+                  "2 T (4 d_model + 3 d_ff / TP) + 8 max_seqs vocab a GPU, or engine.activations")
+        yield Row(section, "runtime of a replica", place.runtime_bytes, "B", "engine.runtime a GPU")
+    yield Row(section, "block", place.block_bytes, "B", f"{place.block_size} tokens")
+    yield Row(section, "blocks", place.pool_blocks, "blocks", "pool / block")
+    yield Row(section, "tokens", place.pool_blocks * place.block_size, "tokens", "blocks x block size")
+
+
+def _fit(scenario: Scenario, place: Deployment, tokens: int, shared: int = 0) -> int:
+    """Return how many contexts of `tokens`, `shared` of them common to all, one replica holds."""
+    usable = place.pool_blocks * place.block_bytes
+    common = shared // place.block_size * place.block_bytes
+    return sizing.shared_concurrency(usable, common, place.trajectory_bytes(tokens) - common, scenario.engine.headroom)
+
+
+def _ceilings(scenario: Scenario, place: Deployment, contexts: list[int]) -> Iterator[Row]:
+    section = "trajectories that fit"
+    pool = f"pool x {1 - scenario.engine.headroom:g}" if scenario.engine.headroom else "pool"
+    for tokens in contexts:
+        yield Row(section, f"{_k(tokens)} each", _fit(scenario, place, tokens) * place.replicas, "trajectories",
+                  f"{pool} / trajectory, floored, x replicas")
+    for tokens in contexts:
+        shared = int(tokens * SHARED)
+        yield Row(section, f"{_k(tokens)} each, {_k(shared)} shared by all",
+                  _fit(scenario, place, tokens, shared) * place.replicas, "trajectories",
+                  f"({pool} - shared) / (trajectory - shared), floored, x replicas")
+    if place.dram_bytes:
+        tokens = _middle(contexts)
+        yield Row(section, f"{_k(tokens)} each, in the DRAM tier",
+                  sizing.concurrency(place.dram_bytes, place.trajectory_bytes(tokens)) * place.nodes, "trajectories",
+                  "tiers.dram.capacity / trajectory, floored, x nodes")
+
+
+def _prefill_s(cost: StepCost, tokens: int, budget: int) -> float:
+    """Return the seconds to compute a prompt of `tokens` alone, in chunks of at most `budget`."""
+    return sum(cost.step(0, 0, [(min(budget, tokens - past), past)]) for past in range(0, tokens, budget))
+
+
+def _times(scenario: Scenario, place: Deployment, cost: StepCost, contexts: list[int]) -> Iterator[Row]:
+    section, budget, timing = "step times", _budget(scenario), scenario.timing.roofline
+    each = f"roofline: FLOP / (peak x {timing.mfu:g}) against bytes / (bandwidth x {timing.mbu:g})"
+    yield Row(section, "decode step, 1 turn at an empty context", cost.step(1, 0), "s", each)
+    balance = roofline.compute_bound_tokens(place.n_active_params, place.step_weight_bytes(1e9) * place.pp,
+                                            place.peak_flops, place.hbm_Bps, timing.mfu, timing.mbu)
+    yield Row(section, "tokens a step from which linear layers are compute-bound", balance, "tokens",
+              "weights / bandwidth = 2 N_active T / peak, solved for T")
+    for tokens in contexts:
+        count = min(_fit(scenario, place, tokens), scenario.engine.schedule.max_seqs)
+        if count:
+            yield Row(section, f"decode step, {count} turns at {_k(tokens)}", cost.step(count, count * tokens), "s",
+                      f"as many as fit a replica; bound by {cost.bound(count, count * tokens)}")
+    for tokens in contexts:
+        yield Row(section, f"prefill of {_k(tokens)}, nothing cached", _prefill_s(cost, tokens, budget), "s",
+                  f"in chunks of {budget}" if budget < tokens else "in one step")
+
+
+def _budget(scenario: Scenario) -> int:
+    """Return the tokens of a prompt that one step takes at most."""
+    schedule = scenario.engine.schedule
+    return schedule.token_budget if schedule.policy == "chunked" else CONTEXTS[-1] * 1024
+
+
+def _pauses(scenario: Scenario, place: Deployment, cost: StepCost, contexts: list[int]) -> Iterator[Row]:
+    section = "pauses"
+    mu_hbm, mu_dram, allowance = _prices(scenario)
+    tiers = _tiers(place)
+    for tokens in contexts:
+        moved = place.kv_bytes(tokens)
+        recompute = _prefill_s(cost, tokens, _budget(scenario))
+        yield Row(section, f"{_k(tokens)}: recompute", recompute, "s", "prefill, nothing cached")
+        for tier, (out_Bps, in_Bps) in tiers.items():
+            back = break_even.reload_s(moved, in_Bps, place.host_link_latency_s)
+            trip = break_even.round_trip_s(moved, out_Bps, in_Bps, place.host_link_latency_s)
+            yield Row(section, f"{_k(tokens)}: reload from {tier}", back, "s", "M / B_link")
+            yield Row(section, f"{_k(tokens)}: recompute / reload from {tier}", recompute / back, "x",
+                      "above 1, reloading is quicker")
+            yield Row(section, f"{_k(tokens)}: break-even wait, {tier}",
+                      break_even.break_even_wait_s(trip, mu_hbm, mu_dram, allowance), "s",
+                      f"2M/B mu_HBM / (mu_HBM - mu_DRAM) + stall, mu {mu_hbm:g} and {mu_dram:g}")
+
+
+def _prices(scenario: Scenario) -> tuple[float, float, float]:
+    """Return the shadow prices and the stall allowance: the policy's own if it has them, else the usual ones."""
+    from sim.policies.retention import BreakEven
+
+    policy = scenario.retention if isinstance(scenario.retention, BreakEven) else BreakEven()
+    return policy.mu_hbm, policy.mu_dram, policy.stall_allowance
+
+
+def _tiers(place: Deployment) -> dict[str, tuple[float, float]]:
+    """Return the rates out and in of every tier the hardware has, for one replica alone; the slower hop counts."""
+    out_Bps, in_Bps = place.host_link_Bps_out, place.host_link_Bps_in
+    tiers = {"DRAM": (out_Bps, in_Bps)}
+    if place.nvme_read_Bps and place.nvme_write_Bps:
+        tiers["NVMe"] = (min(out_Bps, place.nvme_write_Bps), min(in_Bps, place.nvme_read_Bps))
+    if place.node.nic_Bps:
+        tiers["remote"] = (min(out_Bps, place.node.nic_Bps), min(in_Bps, place.node.nic_Bps))
+    return tiers
+
+
+def _limits(scenario: Scenario, place: Deployment, cost: StepCost, contexts: list[int]) -> dict[int, dict[str, int]]:
+    """Return, for each context, how many turns a replica can decode at once under each limit."""
+    engine = scenario.engine
+    limits: dict[int, dict[str, int]] = {}
+    for tokens in contexts:
+        found = {"KV pool": _fit(scenario, place, tokens), "max_seqs": engine.schedule.max_seqs}
+        if engine.max_trajectories is not None:
+            found["max_trajectories"] = engine.max_trajectories
+        itl_s = min((scenario.slo.get("itl") or {}).values(), default=None)
+        if itl_s is not None:
+            found["itl objective"] = _most_within(itl_s, cost, tokens, 2 * max(found.values()))
+        limits[tokens] = found
+    return limits
+
+
+def _most_within(limit_s: float, cost: StepCost, context: int, most: int) -> int:
+    """Return the largest batch, up to `most`, whose decode step takes `limit_s` at most."""
+    low, high = 0, most
+    while low < high:
+        middle = (low + high + 1) // 2
+        if cost.step(middle, middle * context) <= limit_s:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _binding(limits: dict[int, dict[str, int]], binds: dict[int, str]) -> Iterator[Row]:
+    for tokens, found in limits.items():
+        every = ", ".join(f"{name} {count}" for name, count in sorted(found.items(), key=lambda item: item[1]))
+        yield Row("binds first", f"decoding at {_k(tokens)}", binds[tokens], "", f"turns a replica: {every}")
+
+
+def _assumptions(scenario: Scenario, place: Deployment) -> list[str]:
+    timing = scenario.timing.roofline
+    how = ("the larger of all compute and all memory traffic" if timing.mode == "max" else
+           "summed over kernel classes, with collectives and overhead")
+    said = [f"Step times are a roofline at MFU {timing.mfu:g} and MBU {timing.mbu:g}, {how}.",
+            f"Where sharing is looked at, {SHARED:.0%} of each context is common to all trajectories.",
+            "Link and storage rates are of one replica moving alone."]
+    if place.model.mla and place.tp > 1:
+        said.append(f"The latent of a token is held by each of the {place.tp} GPUs of a tensor-parallel group.")
+    elif place.kv_copies > 1:
+        said.append(f"With more GPUs than KV heads each head is held {place.kv_copies:g} times.")
+    return said

@@ -1,0 +1,196 @@
+"""The schema of a scenario: frozen, validated, and its own documentation.
+
+Attribute names are the names used in YAML. A quantity is written as a number in SI or as text with a unit
+(``80 GiB``, ``45 s``); in a loaded scenario it is a plain SI number. Only what the simulator can do is accepted.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from hardware_profiles.dtypes import KvDtype, WeightsDtype
+from sim.errors import InputError
+from sim.policies.eviction import Eviction, Lru
+from sim.policies.retention import Release, Retention
+from sim.policies.routing import LeastLoaded, Routing
+from sim.policies.schedule import Chunked, Schedule
+from sim.scenario import shorthand
+from sim.scenario.catalogue import Hardware, Model, known_agents
+from sim.scenario.sweep_axes import check_sweep
+from sim.units import SECONDS, Bytes, Fraction, GiB, Seconds, parse
+from workloads.config import WorkloadConfig
+
+SloMetric = Literal["ttft_first", "ttft_resumed", "ttft", "itl", "tpot", "turn", "trajectory"]
+SloStatistic = Literal["mean", "p50", "p90", "p95", "p99"]
+Slo = dict[SloMetric, dict[SloStatistic, Annotated[Seconds, Field(gt=0)]]]
+
+
+class _Config(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False,
+                              defer_build=True)
+
+
+class Parallelism(_Config):
+    """How one replica is spread over GPUs."""
+
+    tp: int = Field(1, ge=1)
+    """Tensor parallelism: GPUs that share every layer."""
+    pp: int = Field(1, ge=1)
+    """Pipeline parallelism: groups of layers on different GPUs."""
+
+
+class Roofline(_Config):
+    """Step times from datasheet figures and stated efficiencies."""
+
+    mode: Literal["max", "sum"] = "sum"
+    """`max`: the longer of all compute and all memory traffic; `sum`: the same kernel class by kernel class, with
+    collectives and overhead added."""
+    mfu: Fraction = Field(0.5, gt=0)
+    """Share of the peak compute rate that is reached."""
+    mbu: Fraction = Field(0.8, gt=0)
+    """Share of the peak memory bandwidth that is reached."""
+    step_overhead_s: Seconds = Field(0.0, ge=0)
+    """Time added to every step for scheduling and launches (mode `sum`)."""
+    collective_latency_s: Seconds = Field(5e-6, ge=0)
+    """Start-up time of one all-reduce or stage hand-over (mode `sum`)."""
+
+
+class Timing(_Config):
+    """Where step times come from."""
+
+    roofline: Roofline = Roofline()
+    """Datasheet figures and stated efficiencies."""
+
+
+class PrefixCache(_Config):
+    """Reuse of prompt prefixes that were computed before."""
+
+    enabled: bool = True
+    """Whether prefixes are reused at all."""
+    tail: Literal["truncate", "cow"] = "truncate"
+    """A match that ends inside a block: round down to whole blocks, or copy the partial block (copy-on-write)."""
+    insert: Literal["on_chunk", "on_finish"] = "on_chunk"
+    """When a prefix becomes visible to others: as soon as a chunk is computed, or when its turn ends."""
+    eviction: Annotated[Eviction, BeforeValidator(shorthand.EVICTION.expand)] = Lru()
+    """Which dormant entry goes first."""
+    granularity: Literal["block", "node"] = "block"
+    """What is evicted at once: the last block of a leaf (vLLM), or the whole leaf (SGLang)."""
+    low_watermark: Fraction = 0.0
+    """Eviction starts when the free share of the pool falls below this."""
+    high_watermark: Fraction = 0.0
+    """Eviction goes on until this share of the pool is free."""
+
+    @model_validator(mode="after")
+    def _watermarks_in_order(self) -> Self:
+        if self.low_watermark > self.high_watermark:
+            raise InputError(f"must not exceed high_watermark, which is {self.high_watermark:g}",
+                             field="low_watermark", got=self.low_watermark)
+        return self
+
+
+class Engine(_Config):
+    """The serving engine that is imitated: memory, batching, cache."""
+
+    preset: Literal["vllm", "sglang", "trtllm"] | None = None
+    """Engine whose defaults are taken for everything that the scenario leaves out."""
+    block_size: int = Field(16, ge=1, le=65536)
+    """Tokens a block of the KV pool holds."""
+    allocator: Literal["paged"] = "paged"
+    """How the KV pool is divided."""
+    memory_utilization: Fraction = Field(0.92, gt=0)
+    """Share of a GPU's memory that the engine may use in all."""
+    headroom: Fraction = Field(0.0, lt=1)
+    """Share of the pool that admissions leave free."""
+    pool: Annotated[Bytes, Field(gt=0)] | None = None
+    """KV pool of a replica, over all its GPUs; overrides the one computed from the memory left."""
+    activations: Annotated[Bytes, Field(ge=0)] | None = None
+    """Activation memory of a GPU; when left out, a formula in the token budget."""
+    runtime: Bytes = Field(float(2 * GiB), ge=0)
+    """Memory of a GPU taken by the CUDA context, graphs and communication buffers."""
+    max_trajectories: Annotated[int, Field(ge=1)] | None = None
+    """Trajectories a replica admits at a time; the others wait to start."""
+    schedule: Annotated[Schedule, BeforeValidator(shorthand.SCHEDULE.expand)] = Chunked()
+    """What a step is made of, and in which order turns wait."""
+    prefix_cache: Annotated[PrefixCache, BeforeValidator(shorthand.switch)] = PrefixCache()
+    """Reuse of prompt prefixes."""
+
+
+class Tier(_Config):
+    """A place below HBM that paused contexts move to."""
+
+    capacity: Bytes = Field(ge=0)
+    """Bytes it holds, per node."""
+    evict_to: Literal["nowhere"] = "nowhere"
+    """Where its victims go when it is full."""
+    write: Literal["on_pause"] = "on_pause"
+    """When contexts are written to it."""
+
+
+class Tiers(_Config):
+    """Tiers below HBM."""
+
+    dram: Tier | None = None
+    """Pinned host memory, shared by the replicas of a node."""
+
+
+def _warmup(value: Any) -> Any:
+    if value == "auto":
+        return value
+    seconds = parse(value, SECONDS._replace(what="auto or a time"))
+    if seconds < 0:
+        raise InputError("must be >= 0")
+    return seconds
+
+
+class Scenario(_Config):
+    """One question put to the simulator: a model on hardware, an engine, and the agents it serves."""
+
+    name: str = Field("scenario", min_length=1, max_length=200)
+    """What results are called."""
+    seed: int = Field(0, ge=0)
+    """Root of all random streams."""
+    replications: int = Field(1, ge=1, le=10_000)
+    """Independent repetitions; intervals come from them."""
+    duration: Annotated[Seconds, Field(gt=0)] | None = None
+    """Simulated time; when left out, to the end of the trace, or 1 h for a synthetic workload."""
+    warmup: Annotated[float | Literal["auto"], BeforeValidator(_warmup)] = "auto"
+    """Time cut off the start of the results; `auto` finds it (MSER-5)."""
+    model: Model
+    """Model: a catalogue name, or an inline geometry."""
+    weights_dtype: WeightsDtype = "bf16"
+    """Precision of the weights."""
+    kv_dtype: KvDtype = "bf16"
+    """Precision of the KV cache."""
+    hardware: Hardware
+    """Node: a catalogue name, or an inline profile."""
+    nodes: int = Field(1, ge=1)
+    """How many of them."""
+    parallelism: Parallelism = Parallelism()
+    """How one replica is spread over GPUs."""
+    replicas: Annotated[int, Field(ge=1)] | None = None
+    """Replicas on each node; when left out, as many as its GPUs allow: gpus // (tp * pp)."""
+    timing: Annotated[Timing, BeforeValidator(shorthand.timing)] = Timing()
+    """Where step times come from."""
+    engine: Engine = Engine()
+    """The serving engine that is imitated."""
+    tiers: Tiers = Tiers()
+    """Places below HBM."""
+    retention: Annotated[Retention, BeforeValidator(shorthand.RETENTION.expand)] = Release()
+    """What becomes of a context while its trajectory waits for a tool."""
+    routing: Annotated[Routing, BeforeValidator(shorthand.ROUTING.expand)] = LeastLoaded()
+    """Which replica serves a turn."""
+    workload: Annotated[WorkloadConfig, AfterValidator(known_agents)]
+    """The agents and how they arrive."""
+    slo: Slo = Field(default_factory=dict)
+    """Latencies that must be met: metric, then statistic, then time."""
+    sweep: Annotated[dict[str, Any], AfterValidator(check_sweep)] | None = None
+    """Points of `kvplan sweep`: dotted paths of this file and the values they take."""
+
+    @model_validator(mode="after")
+    def _offload_has_a_target(self) -> Self:
+        if self.retention.policy == "offload" and self.tiers.dram is None:
+            raise InputError("offloads to host memory, so tiers.dram must be given", field="retention.policy",
+                             got=self.retention.policy)
+        return self

@@ -1,0 +1,40 @@
+"""Defaults of engines that exist, as files: `engine.preset` names one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from sim.scenario import shorthand, strict_yaml
+
+_FOLDER = Path(__file__).parent / "presets"
+
+
+def names() -> list[str]:
+    """Return the names of the presets, sorted."""
+    return sorted(path.stem for path in _FOLDER.glob("*.yaml"))
+
+
+@lru_cache(maxsize=8)
+def read(name: str) -> dict[str, Any]:
+    """Return the preset's part of a scenario, without shorthands; KeyError if there is no such preset."""
+    if name not in names():
+        raise KeyError(name)
+    text = (_FOLDER / f"{name}.yaml").read_text(encoding="utf-8")
+    fragment: dict[str, Any] = shorthand.expand(strict_yaml.read(text).data)
+    return fragment
+
+
+def under(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a raw scenario with the preset it names laid under it; the scenario wins wherever both speak.
+
+    An unknown preset changes nothing here: the schema refuses it by name.
+    """
+    engine = tree.get("engine")
+    name = engine.get("preset") if isinstance(engine, Mapping) else None
+    if not isinstance(name, str) or name not in names():
+        return dict(tree)
+    merged: dict[str, Any] = shorthand.merge(read(name), tree)
+    return merged

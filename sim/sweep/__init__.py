@@ -1,0 +1,1 @@
+"""Running scenarios and keeping what they say."""

@@ -1,0 +1,26 @@
+"""How long a step takes: one contract (`base`), and the models behind it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sim.timing.base import Bound, Chunks, Line, StepCost
+from sim.timing.roofline import Replica, RooflineCost
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["Bound", "Chunks", "Line", "Replica", "RooflineCost", "StepCost", "build"]
+
+
+def build(timing: Any, deployment: Any) -> StepCost:
+    """Return the step cost that a scenario's `timing` asks for, on the replica that `deployment` describes."""
+    read: Callable[[float], float] = deployment.step_weight_bytes
+    replica = Replica(
+        active_params=deployment.n_active_params, weight_read_bytes=read, full_layers=deployment.full_layers,
+        window_layers=deployment.window_layers, window=deployment.window, d_attn=deployment.d_attn,
+        d_model=deployment.d_model, n_layers=deployment.n_layers, kv_bytes_per_token=deployment.kv_bytes_per_token,
+        state_bytes=deployment.state_bytes_per_sequence, peak_flops=deployment.peak_flops, hbm_Bps=deployment.hbm_Bps,
+        nvlink_Bps=deployment.nvlink_Bps, tp=deployment.tp, pp=deployment.pp)
+    roofline = timing.roofline
+    return RooflineCost(replica, roofline.mode, roofline.mfu, roofline.mbu, roofline.step_overhead_s)

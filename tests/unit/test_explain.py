@@ -1,0 +1,86 @@
+"""`explain`: the figures agree with the deployment, cover what was promised, and need nothing heavy."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+import sim.scenario
+from sim.analytic.break_even import break_even_wait_s
+from sim.scenario.deployment import deploy
+from sim.scenario.explain import explain
+
+BASE: dict[str, Any] = {"model": "llama-3.1-70b", "hardware": "dgx-h100", "parallelism": {"tp": 8},
+                        "workload": {"agents": {"turns": 2, "output": 10}}}
+
+
+def explained(**changes: Any) -> tuple[dict[str, Any], dict[tuple[str, str], Any]]:
+    found = explain(sim.scenario.load(BASE | changes))
+    return found, {(row.section, row.quantity): row.value for row in found["rows"]}
+
+
+def test_figures_of_the_chapters_node() -> None:
+    found, values = explained(engine={"pool": "525.99476736 GB"})
+    assert values["model", "KV of a token"] == 327_680
+    assert values["model", "trajectory of 32k"] == pytest.approx(10.737e9, rel=1e-4)
+    fits = "trajectories that fit"
+    assert [values[fits, f"{size} each"] for size in ("8k", "32k", "128k")] == [195, 48, 12]
+    assert values[fits, "32k each, 24k shared by all"] > 3.9 * 48
+    assert values["hardware", "ridge point"] == pytest.approx(989.4 / 3.35)
+    assert found["binds"] == "KV pool"
+
+
+def test_pauses_compare_reload_with_recompute_and_give_break_even_waits() -> None:
+    _, values = explained(retention={"policy": "break_even", "mu_hbm": 1.0, "mu_dram": 0.5, "stall_allowance": "1 s"},
+                          tiers={"dram": {"capacity": "1 TiB"}})
+    reload = values["pauses", "32k: reload from DRAM"]
+    assert reload == pytest.approx(10.737e9 / 400e9, rel=1e-3)
+    assert values["pauses", "32k: recompute / reload from DRAM"] == values["pauses", "32k: recompute"] / reload
+    assert values["pauses", "32k: break-even wait, DRAM"] == pytest.approx(break_even_wait_s(2 * reload, 1, 0.5, 1))
+    assert values["pauses", "32k: break-even wait, NVMe"] > values["pauses", "32k: break-even wait, DRAM"]
+    assert values["trajectories that fit", "32k each, in the DRAM tier"] == 102
+
+
+def test_prices_that_do_not_favour_the_tier_never_break_even() -> None:
+    _, values = explained(retention={"policy": "break_even", "mu_hbm": 1.0, "mu_dram": 1.0})
+    assert values["pauses", "8k: break-even wait, DRAM"] == math.inf
+
+
+@pytest.mark.parametrize(("changes", "binds"), [
+    ({"engine": {"schedule": {"policy": "chunked", "max_seqs": 4}}}, "max_seqs"),
+    ({"engine": {"max_trajectories": 2}}, "max_trajectories"),
+    ({"slo": {"itl": {"p99": "10 ms"}}}, "itl objective"),
+    ({}, "KV pool"),
+])
+def test_what_binds_first(changes: dict[str, Any], binds: str) -> None:
+    assert explained(**changes)[0]["binds"] == binds
+
+
+@pytest.mark.parametrize(("model", "hardware", "tp"), [
+    ("qwen3-32b", "gh200-nvl2", 2), ("deepseek-v3", "dgx-b200", 8), ("gpt-oss-20b", "dgx-a100", 1),
+    ("qwen3-next-80b-a3b", "gb200-nvl72", 4), ("mixtral-8x22b", "dgx-h200", 8),
+])
+def test_every_kind_of_model_and_node(model: str, hardware: str, tp: int) -> None:
+    scenario = sim.scenario.load(BASE | {"model": model, "hardware": hardware, "parallelism": {"tp": tp},
+                                         "weights_dtype": "fp8"})
+    found = explain(scenario)
+    place = deploy(scenario)
+    values = {(row.section, row.quantity): row.value for row in found["rows"]}
+    assert values["pool", "KV pool of a replica"] == place.pool_bytes
+    assert all(row.section and row.quantity and row.formula for row in found["rows"])
+    assert not any(isinstance(row.value, float) and math.isnan(row.value) for row in found["rows"])
+    shown = [row.quantity for row in found["rows"] if row.section == "trajectories that fit"]
+    assert all("128k" not in text for text in shown) == (place.model.context_limit < 131_072)
+
+
+def test_needs_nothing_heavy() -> None:
+    code = ("import sys, sim.scenario; from sim.scenario.explain import explain;"
+            f"explain(sim.scenario.load({BASE!r}));"
+            "heavy = ('pandas', 'pyarrow', 'matplotlib', 'scipy.stats', 'simpy', 'torch');"
+            "print([name for name in heavy if name in sys.modules])")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,273 @@
+"""Draws trajectories from a spec: the graph of turns and the streams their prompts lie on.
+
+A plain agent appends to one stream. What breaks a prefix (compaction, a changed tool list, unstable serialisation, a
+volatile field) starts a new stream attached at the last position that did not change; children attach where their
+parent's context ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import repeat
+
+import numpy as np
+
+from workloads.arrivals import Arrivals
+from workloads.prompt import Layout, Prompt, attached, whole
+from workloads.spec import Branching, TrajectorySpec
+from workloads.trajectory import Closed, Stream, Trajectory, Turn
+
+# What the random streams of a run are for; a trajectory's number follows.
+_TRAJECTORY, _SHARED, _ARRIVALS = 0, 1, 2
+_MOST_TURNS = 1_000_000
+
+
+class SyntheticWorkload:
+    """A `Workload` drawn from a spec.
+
+    Parameters
+    ----------
+    spec
+        The agent.
+    arrivals
+        Closed, or open with a rate (not a trace's times).
+    """
+
+    def __init__(self, spec: TrajectorySpec, arrivals: Arrivals) -> None:
+        self.spec = spec
+        self.arrivals = arrivals
+        loop = arrivals.closed
+        self.closed = None if loop is None else Closed(loop.concurrency, loop.think, loop.ramp)
+
+    def trajectories(self, seed: int, replication: int) -> Iterator[Trajectory]:
+        """Yield trajectories without end; each depends on (seed, replication, its number) only."""
+        agent = Agent(self.spec, (seed, replication, _SHARED))
+        times: Iterator[float] = repeat(0.0)
+        if self.closed is None:
+            times = self.arrivals.times(_stream(seed, replication, _ARRIVALS))
+        for number, arrival_s in enumerate(times):
+            yield agent.trajectory(number, arrival_s, _stream(seed, replication, _TRAJECTORY, number))
+
+
+def _stream(seed: int, *key: int) -> np.random.Generator:
+    """Return the random stream with this key, independent of all others."""
+    return np.random.Generator(np.random.SFC64(np.random.SeedSequence(seed, spawn_key=key)))
+
+
+class _Draws:
+    """The random numbers of one line of turns, as lists, drawn in one go; item i of a call stands before turn i."""
+
+    __slots__ = ("branches", "human", "observed", "output", "reserialized", "tool", "tools_changed", "wait")
+
+    def __init__(self, agent: Agent, rng: np.random.Generator, n: int, may_branch: bool) -> None:
+        spec = agent.spec
+        self.output = whole(spec.output, rng, n, 1)
+        limit = spec.context_limit
+        if limit is not None:
+            self.output = [min(tokens, limit - 1) for tokens in self.output]
+        self.observed, self.tool, self.wait, self.human = agent.calls(rng, n)
+        self.tools_changed = _happens(spec.tool_list_change.probability if spec.tool_list_change else 0.0, rng, n)
+        unstable = spec.unstable_serialization
+        turns = _happens(unstable.probability if unstable else 0.0, rng, n)
+        self.reserialized: dict[int, float] = {}
+        if unstable is not None and turns:
+            fractions = np.clip(unstable.kept.sample(rng, len(turns)), 0.0, 1.0).tolist()
+            self.reserialized = dict(zip(sorted(turns), fractions, strict=True))
+        self.branches: set[int] = set()
+        if may_branch and spec.branching is not None:
+            self.branches = _happens(spec.branching.probability, rng, n)
+
+
+def _happens(probability: float, rng: np.random.Generator, n: int) -> set[int]:
+    """Return the turns of 0..n-1 at which something with this probability happens."""
+    return set(np.flatnonzero(rng.random(n) < probability).tolist()) if probability else set()
+
+
+class _Line:
+    """A line of turns so far: the stream, and how long zones and conversation are (tokens), next turn's included."""
+
+    __slots__ = ("branch", "depth", "history", "last", "layout", "stream")
+
+    def __init__(self, layout: Layout, stream: Stream, history: int, branch: int, depth: int) -> None:
+        self.layout = layout
+        self.stream = stream
+        self.history = history
+        self.branch = branch
+        self.depth = depth
+        self.last: Turn | None = None
+
+
+class _Tree:
+    """The trajectory being drawn: its turns in an order in which every turn comes after those it waits for."""
+
+    __slots__ = ("branches", "turns")
+
+    def __init__(self) -> None:
+        self.turns: list[Turn] = []
+        self.branches = 0
+
+
+class Agent:
+    """A spec made ready to draw from.
+
+    Parameters
+    ----------
+    spec
+        The agent.
+    entropy
+        (seed, replication, purpose, ...): what the lengths shared between trajectories are drawn from.
+    """
+
+    def __init__(self, spec: TrajectorySpec, entropy: tuple[int, ...]) -> None:
+        self.spec = spec
+        self.prompt = Prompt(spec, entropy)
+        self._tools = list(spec.tools.items())
+        weights = np.cumsum([tool.weight for _, tool in self._tools])
+        self._tool_bounds = (weights / weights[-1])[:-1]
+        self._visible = 1.0 - spec.strip_thinking
+        nested = spec.branching.agent if spec.branching is not None else None
+        self._child = Agent(nested, (*entropy, 1)) if nested is not None else None
+
+    def trajectory(self, number: int, arrival_s: float, rng: np.random.Generator) -> Trajectory:
+        """Draw one trajectory."""
+        layout = self.prompt.lay_out(rng)
+        tree = _Tree()
+        line = _Line(layout, layout.stream, layout.conversation, 0, 0)
+        self._run(tree, rng, line, whole(self.spec.turns, rng, 1, 1)[0], [])
+        return Trajectory(number, arrival_s, [tree.turns[0]], len(tree.turns), layout.group)
+
+    def calls(self, rng: np.random.Generator, n: int) -> tuple[list[int], list[str], list[float], list[bool]]:
+        """Draw `n` tool calls: observation tokens, names, waits (s) and whether a human answers."""
+        which = np.searchsorted(self._tool_bounds, rng.random(n), side="right") if len(self._tools) > 1 else None
+        observed, waits = np.zeros(n), np.zeros(n)
+        for index, (_, tool) in enumerate(self._tools):
+            chosen = slice(None) if which is None else np.flatnonzero(which == index)
+            count = n if isinstance(chosen, slice) else chosen.size
+            if count:
+                waits[chosen] = tool.wait.sample(rng, count)
+                observed[chosen] = (tool.observation or self.spec.observation).sample(rng, count)
+        index_of = [0] * n if which is None else which.tolist()
+        names = [self._tools[index][0] for index in index_of]
+        human = [self._tools[index][1].human for index in index_of]
+        return np.clip(np.rint(observed), 0, 1e9).astype(np.int64).tolist(), names, waits.tolist(), human
+
+    # -- one line of turns ----------------------------------------------------------------------------------------
+
+    def _run(self, tree: _Tree, rng: np.random.Generator, line: _Line, n: int, after: list[Turn]) -> None:
+        """Append up to `n` turns to `line`, the first of which waits for the turns in `after`."""
+        spec, layout = self.spec, line.layout
+        n = min(n, _MOST_TURNS)
+        branching = spec.branching if line.depth < (spec.branching.depth if spec.branching else 0) else None
+        draws = _Draws(self, rng, n, branching is not None)
+        forks = draws.branches if branching is None or line.depth else draws.branches.union(branching.at)
+        plain = layout.volatile is None and not layout.tail
+        append, visible = tree.turns.append, self._visible
+        waits_for, pending, prunes = after, len(after), []  # type: list[Turn], int, list[Turn]
+        wait_s, tool, human = 0.0, "", False
+        for i in range(n):
+            output = draws.output[i]
+            if not self._fit(line, output, first=line.last is None):
+                return
+            if i and (i in draws.tools_changed or i in draws.reserialized):
+                self._break(line, i in draws.tools_changed, draws.reserialized.get(i))
+            shown = output if visible == 1.0 else round(output * visible)
+            stream = line.stream if plain else self._fresh(line)
+            turn = Turn(stream, line.history + layout.tail, output,
+                        kept_output=output if plain and shown == output else 0,
+                        wait_s=wait_s, tool=tool, human=human, branch=line.branch, index=len(tree.turns))
+            append(turn)
+            for earlier in waits_for:
+                earlier.next.append(turn)
+            turn.pending = pending
+            if prunes:
+                turn.prunes = prunes
+            line.last = turn
+            line.history += shown
+            if i + 1 == n:
+                return
+            if branching is not None and i in forks and len(tree.turns) < _MOST_TURNS:
+                waits_for, pending, prunes, tool = self._fork(tree, rng, line, branching)
+                wait_s, human = 0.0, False
+            else:
+                waits_for, pending, prunes = [turn], 1, []
+                wait_s, tool, human = draws.wait[i + 1], draws.tool[i + 1], draws.human[i + 1]
+                line.history += draws.observed[i + 1]
+
+    def _fit(self, line: _Line, output: int, first: bool) -> bool:
+        """Compact the conversation if it is due; return False if the turn exceeds the context limit even so."""
+        spec, layout = self.spec, line.layout
+        compaction, tail = spec.compaction, layout.tail
+        if compaction is not None and line.history + tail > compaction.at and line.history > layout.conversation:
+            whole_prompt = line.history + tail
+            target = compaction.to * whole_prompt if compaction.to < 1 else compaction.to
+            line.history = min(line.history, max(layout.conversation + 1, round(target) - tail))
+            line.stream = attached(line.stream, layout.conversation, "compaction")
+        limit = spec.context_limit
+        if limit is not None and line.history + tail + output > limit:
+            if not first:
+                return False
+            line.history = max(1, limit - output - tail)  # a first prompt that is too long is cut
+            line.stream = attached(line.stream, line.history, "cut")
+        line.history = max(line.history, 1)
+        return True
+
+    def _break(self, line: _Line, tools_changed: bool, reserialized: float | None) -> None:
+        """Give `line` new content from where the tool list, or something in the conversation, has changed."""
+        layout, cuts = line.layout, []  # type: Layout, list[tuple[int, str]]
+        if tools_changed and self.spec.tool_list_change is not None:
+            zone = self.spec.tool_list_change.zone
+            cuts.append((layout.starts[zone], zone))
+        if reserialized is not None:
+            span = max(0, line.history - layout.conversation)
+            cuts.append((layout.conversation + int(reserialized * span), "serialization"))
+        position, label = min(cuts)
+        line.stream = attached(line.stream, min(position, line.history), label)
+
+    @staticmethod
+    def _fresh(line: _Line) -> Stream:
+        """Return a stream for this turn alone: new content from the volatile zone on, or behind the conversation."""
+        layout = line.layout
+        if layout.volatile is not None:
+            return attached(line.stream, min(layout.volatile, line.history), layout.volatile_label)
+        return attached(line.stream, line.history, layout.tail_label)
+
+    # -- branches -------------------------------------------------------------------------------------------------
+
+    def _fork(self, tree: _Tree, rng: np.random.Generator, line: _Line,
+              branching: Branching) -> tuple[list[Turn], int, list[Turn], str]:
+        """Run the children of the last turn; return what the parent's next turn waits for, how many, and prunes."""
+        parent = line.last
+        assert parent is not None
+        count = whole(branching.children, rng, 1, 1)[0]
+        start = len(tree.turns)
+        ends = [self._spawn(tree, rng, line, branching, parent) for _ in range(min(count, 10_000))]
+        lasts = [child.last for child in ends if child.last is not None]
+        results = [0 if branching.join == "best" else turn.output_tokens for turn in lasts]
+        if branching.result is not None:
+            results = whole(branching.result, rng, len(lasts), 0)
+        name = "sub-agent" if branching.join == "subagent" or self._child is not None else "branch"
+        if branching.join == "first":
+            line.history += results[0]
+            return lasts, 1, tree.turns[start:], name
+        if branching.join == "best":
+            best = int(rng.integers(len(ends)))
+            line.stream, line.history = ends[best].stream, ends[best].history + results[best]
+        else:
+            line.history += sum(results)
+        return lasts, len(lasts), [], name
+
+    def _spawn(self, tree: _Tree, rng: np.random.Generator, line: _Line, branching: Branching, parent: Turn) -> _Line:
+        """Draw one child of `parent` and all its turns."""
+        tree.branches += 1
+        if self._child is not None:
+            layout = self._child.prompt.lay_out(rng, line.layout.picks)
+            child = _Line(layout, layout.stream, layout.conversation, tree.branches, 0)
+            self._child._run(tree, rng, child, whole(self._child.spec.turns, rng, 1, 1)[0], [parent])
+            return child
+        stream = attached(line.stream, line.history, f"branch {tree.branches}")
+        task = whole(branching.task, rng, 1, 0)[0]
+        child = _Line(line.layout, stream, line.history + task, tree.branches, line.depth + 1)
+        self._run(tree, rng, child, whole(branching.turns, rng, 1, 1)[0], [parent])
+        return child
+
+
