@@ -92,10 +92,10 @@ def explain(scenario: Path, /, *, set_: Set = ()) -> None:
     scenario
         The scenario's file.
     """
-    from sim.report.tables import show_rows
-    from sim.scenario.explain import explain as rows
+    from sim.report import explained
+    from sim.scenario.explain import explain as work_out
 
-    show_rows(rows(_load(scenario, set_)))
+    explained.show(work_out(_load(scenario, set_)))
 
 
 @app.command

@@ -367,10 +367,8 @@ class Replica:
                 self._grow(job, job.position + new, now_s)
                 chunks.append((job, new))
                 room -= new
-        if blocked != self._blocked:
-            self._blocked_s = self.blocked_until(now_s)
-            self._blocked = blocked
         self._blocked_s, self._blocked_since_s = self.blocked_until(now_s), now_s
+        self._blocked = blocked
         for job, _ in chunks:
             if job.start_s < 0.0:
                 job.start_s = now_s

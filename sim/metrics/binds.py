@@ -23,7 +23,8 @@ def binds(*, ledger: Mapping[str, Mapping[str, float]], bound_s: Mapping[str, fl
 
     A score is the share of the turns' time that the resource accounts for, so scores sum to 1:
 
-    - `memory`: waiting for blocks, preemption, and recomputing what memory was too short to hold;
+    - `memory`: waiting for blocks, preemption, and (when memory is short) the share of step time that goes into
+      recomputing what it did not hold, which delays every turn;
     - `host_link`: waiting for a reload;
     - the rest is spent in steps or waiting for them, and is divided by what bound the steps: `compute`,
       `hbm_bandwidth` (weights and KV reads), `interconnect`, `step_overhead`.
@@ -40,7 +41,11 @@ def binds(*, ledger: Mapping[str, Mapping[str, float]], bound_s: Mapping[str, fl
     forced = sum(counts.get(name, 0) for name in ("evictions", "forced_evictions", "preemptions"))
     short = room < ROOM or forced > 0
     scores = dict.fromkeys(("memory", "host_link", "compute", "hbm_bandwidth", "interconnect", "step_overhead"), 0.0)
-    scores["memory"] = time["queue_blocks"] + time["preemption"] + (time["recompute"] if short else 0.0)
+    blocked = time["queue_blocks"] + time["preemption"]
+    busy = 1.0 - gpu.get("idle", 0.0)
+    again = gpu.get("recompute", 0.0) / busy if busy > 0 and short else 0.0
+    steps = max(1.0 - blocked - time["reload"], 0.0)
+    scores["memory"] = blocked + max(steps * again, time["recompute"] if short else 0.0)
     scores["host_link"] = time["reload"]
     rest = max(1.0 - scores["memory"] - scores["host_link"], 0.0)
     bound = _shares(bound_s) or {"compute": 1.0}
@@ -49,7 +54,7 @@ def binds(*, ledger: Mapping[str, Mapping[str, float]], bound_s: Mapping[str, fl
         scores[name] = scores.get(name, 0.0) + rest * share
     resource = max(scores, key=lambda name: scores[name])
     waits = time["queue_blocks"] + time["queue_budget"] + time["preemption"]
-    if 1.0 - gpu.get("idle", 0.0) < BUSY and waits < WAITING and not counts.get("rejections", 0):
+    if busy < BUSY and waits < WAITING and not counts.get("rejections", 0):
         resource = "none"
     return {"resource": resource, "why": _why(resource, time, gpu, pool, bound, counts), "scores": scores}
 
@@ -67,9 +72,11 @@ def _why(resource: str, time: Mapping[str, float], gpu: Mapping[str, float], poo
         return (f"GPUs are busy {busy} of the time and turns queue for {waits:.1%} of theirs: "
                 "this load leaves every resource with room")
     if resource == "memory":
+        busy_s = 1 - gpu.get("idle", 0.0)
+        again = gpu.get("recompute", 0.0) / busy_s if busy_s > 0 else 0.0
         return (f"turns spend {time['queue_blocks'] + time['preemption']:.0%} of their time waiting for blocks and "
-                f"{time['recompute']:.0%} recomputing; pauses pin {pool.get('kept', 0.0):.0%} of the pool, "
-                f"{pool.get('free', 0.0):.0%} is free; {counts.get('forced_evictions', 0)} kept pauses were forced out")
+                f"{again:.0%} of busy GPU time recomputes what was not held; pauses pin {pool.get('kept', 0.0):.0%} of "
+                f"the pool ({counts.get('forced_evictions', 0):,} were forced out), {pool.get('free', 0.0):.0%} is free")
     if resource == "host_link":
         return f"turns spend {time['reload']:.0%} of their time waiting for KV to return over the host link"
     terms = [term for term in bound if BEHIND.get(term, term) == resource]

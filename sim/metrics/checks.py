@@ -24,17 +24,34 @@ def check(timeline: Timeline, turn: Mapping[str, NDArray[Any]], columns: Columns
           ledger: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
     """Return what is checked for one replication.
 
-    `stable` (None when the span is too short to say), `little_residual` (None without turns), and the residuals of
-    the three ledgers relative to their wholes.
+    `stable` (None when the span is too short to say); `little_residual` (None without turns); `alive_residual`, the
+    difference between the engine's own time integral of trajectories alive and the sum of their recorded lives; and
+    the residuals of the three ledgers. All residuals are relative.
     """
     span = timeline.end_s - timeline.warmup_s
     wholes = {"turn_s": float(turn["turn_s"].sum()), "pool_byte_s": totals.pool_bytes * span * totals.replicas,
               "gpu_s": span * totals.replicas}
+    lives = in_system(columns, "trajectories", "start_s", ("unfinished",), 0.0, totals.end_s)
     return {
         "stable": _stable(timeline, columns, finite=finite),
-        "little_residual": _little(timeline, turn, span),
+        "little_residual": _little(columns, turn, timeline.warmup_s, timeline.end_s),
+        "alive_residual": relative(lives, totals.alive_integral_s),
         "ledger_residual": {name: relative(sum(ledger[name].values()), whole) for name, whole in wholes.items()},
     }
+
+
+def in_system(columns: Columns, table: str, begins: str, open_ended: tuple[str, ...], begin: float,
+              stop: float) -> float:
+    """Return the time integral, from `begin` to `stop`, of how many turns (or trajectories) are in the system.
+
+    Rejected ones and pruned turns count as long as their records say; those with a status in `open_ended` are there
+    to the end.
+    """
+    start, end = columns(table, begins), columns(table, "end_s")
+    for status in open_ended:
+        end = np.where(columns.equals(table, "status", status), stop, end)
+    inside = np.clip(np.minimum(end, stop) - np.maximum(start, begin), 0.0, None)
+    return float(inside[~np.isnan(inside)].sum())
 
 
 def relative(value: float, whole: float) -> float:
@@ -42,17 +59,17 @@ def relative(value: float, whole: float) -> float:
     return abs(value - whole) / whole if whole else abs(value)
 
 
-def _little(timeline: Timeline, turn: Mapping[str, NDArray[Any]], span: float) -> float | None:
-    """Return ``|L - lambda W| / L`` on turns in the system.
+def _little(columns: Columns, turn: Mapping[str, NDArray[Any]], begin: float, stop: float) -> float | None:
+    """Return ``|L - lambda W| / L`` on turns in the system after the warm-up.
 
-    L is averaged from the timeline's samples (queued, in prefill, decoding), lambda W from the turns' records: two
-    independent accounts of the same thing.
+    L counts every turn while it is there, also those in flight at either end; lambda and W are of the measured turns
+    that finished. The two agree when the span is long and the system steady: turns left over at the end, or a queue
+    that grows, drive them apart.
     """
-    if span <= 0 or not turn["turn_s"].size:
+    if stop <= begin or not turn["turn_s"].size:
         return None
-    edges = np.array([timeline.warmup_s, timeline.end_s])
-    mean = sum(float(timeline.windows(name, edges)[0]) for name in ("waiting", "prefilling", "decoding"))
-    return abs(mean - float(turn["turn_s"].sum()) / span) / mean if mean > 0 else None
+    mean = in_system(columns, "turns", "ready_s", ("unfinished",), begin, stop)
+    return abs(mean - float(turn["turn_s"].sum())) / mean if mean > 0 else None
 
 
 def _stable(timeline: Timeline, columns: Columns, *, finite: bool) -> bool | None:

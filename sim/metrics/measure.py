@@ -104,7 +104,8 @@ def measure(columns: Columns, totals: RunTotals, facts: Facts) -> Part:
         trajectories=_count(columns), turn=turn, done=_done(columns, finished, begin),
         trajectory_s=lives, trajectory_end_s=ends, ledger=ledger, hold=ledgers.held(columns, begin),
         itl=percentiles.after(totals.itl_windows, begin), step=percentiles.after(totals.step_windows, begin),
-        concurrency=_alive(columns, begin, totals.end_s),
+        concurrency=checks.in_system(columns, "trajectories", "start_s", ("unfinished",), begin, totals.end_s)
+        / max(totals.end_s - begin, 1e-300),
         checks=checks.check(timeline, turn, columns, totals, finite=facts.finite, ledger=ledger),
         goodput=_goodput(columns, order, turn, begin, facts.slo) if facts.slo else {},
     )
@@ -139,16 +140,6 @@ def _trajectories(columns: Columns, begin: float) -> tuple[Array, Array]:
     start, end = columns("trajectories", "start_s"), columns("trajectories", "end_s")
     rows = columns.equals("trajectories", "status", "finished") & (end >= begin)
     return end[rows], (end - start)[rows]
-
-
-def _alive(columns: Columns, begin: float, stop: float) -> float:
-    """Return the mean number of trajectories alive after the warm-up, exactly."""
-    if stop <= begin:
-        return 0.0
-    start, end = columns("trajectories", "start_s"), columns("trajectories", "end_s")
-    end = np.where(columns.equals("trajectories", "status", "unfinished") | np.isnan(end), stop, end)
-    inside = np.clip(np.minimum(end, stop) - np.maximum(start, begin), 0.0, None)
-    return float(inside.sum() / (stop - begin))
 
 
 def _goodput(columns: Columns, order: Array, turn: Mapping[str, Array], begin: float,

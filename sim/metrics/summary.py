@@ -142,6 +142,7 @@ def _checks(parts: Sequence[Part]) -> dict[str, Any]:
     return {
         "stable": False if False in stable else (None if None in stable else True),
         "little_residual": max(little, default=None),
+        "alive_residual": max(part.checks["alive_residual"] for part in parts),
         "warmup_s": float(np.mean([part.warmup_s for part in parts])),
         "warmup_settled": all(part.settled for part in parts),
         "span_s": float(np.mean([part.span_s for part in parts])),

@@ -32,6 +32,8 @@ def seconds(value: float | None) -> str:
     """Return a time with three significant digits and the unit that suits it."""
     if value is None:
         return NONE
+    if value == 0:
+        return "0 s"
     for limit, scale, unit in ((1e-3, 1e6, "us"), (1.0, 1e3, "ms"), (120.0, 1.0, "s"), (7200.0, 1 / 60, "min")):
         if abs(value) < limit:
             return f"{number(value * scale)} {unit}"

@@ -76,7 +76,7 @@ def _hardware(place: Deployment) -> Iterator[Row]:
     section = "hardware"
     node, sources = place.node, place.node.sources
     yield Row(section, "nodes", f"{place.nodes} x {node.name}, {node.gpus} x {place.gpu.name} each", "",
-              f"a node: {node.unit}" if node.unit != "node" else "hardware, nodes")
+              node.unit if node.unit != "node" else "hardware, nodes")
     yield Row(section, "replicas", place.replicas, "",
               f"{place.replicas_per_node} a node, tp {place.tp} x pp {place.pp}")
     yield Row(section, "peak arithmetic of a replica", place.peak_flops, "FLOP/s",

@@ -63,6 +63,7 @@ def test_ledgers_sum_to_the_whole(engine, begin, replications):
     assert set(summary["ledger"]["pool_byte_s"]) == set(POOL_USES)
     assert set(summary["ledger"]["gpu_s"]) == set(GPU_USES)
     assert max(summary["checks"]["ledger_residual"].values()) < 1e-9
+    assert summary["checks"]["alive_residual"] < 0.01
 
 
 def test_figures_of_the_fake_engine(engine):
