@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, CycloptsError, Parameter
 
+from sim.errors import InputError
+
 if TYPE_CHECKING:
     from sim.scenario.model import Scenario
 
 Flag = Annotated[bool, Parameter(negative="", show_default=False)]
+Source = Annotated[Path, Parameter(help="The scenario's file.")]
 Set = Annotated[tuple[str, ...], Parameter(name="--set", negative="", show_default=False,
                                            help="Override a field: a.b=value; repeats.")]
 Out = Annotated[Path | None, Parameter(name=["--output", "-o"], help="Folder for the run's files.")]
 AsJson = Annotated[bool, Parameter(name="--json", negative="", show_default=False,
                                    help="Print JSON instead of tables.")]
+
 
 def _version() -> str:
     from sim.sweep.provenance import version
@@ -50,7 +53,6 @@ def new(name: str, /, *, template: str | None = None, force: Flag = False) -> No
     force
         Replace an existing file.
     """
-    from sim.errors import InputError
     from sim.scenario import new_text
 
     path = Path(name if name.endswith((".yaml", ".yml")) else f"{name}.yaml")
@@ -78,20 +80,16 @@ def check(scenario: Path | None = None, /, *, set_: Set = (),
     if schema:
         _print_json(json_schema())
     elif scenario is None:
-        _usage("check needs a SCENARIO (or --schema)")
+        raise InputError("check needs a SCENARIO (or --schema)")
     else:
-        print(dump(_ready(scenario, set_)), end="")
+        from sim.sweep.run import check as checked
+
+        print(dump(checked(_load(scenario, set_))), end="")
 
 
 @app.command
-def explain(scenario: Path, /, *, set_: Set = ()) -> None:
-    """Closed forms only: bytes a token, pool, ceilings, break-even waits, what will bind first.
-
-    Parameters
-    ----------
-    scenario
-        The scenario's file.
-    """
+def explain(scenario: Source, /, *, set_: Set = ()) -> None:
+    """Closed forms only: bytes a token, pool, ceilings, break-even waits, what will bind first."""
     from sim.report import explained
     from sim.scenario.explain import explain as work_out
 
@@ -116,50 +114,20 @@ def run(scenario: Path, /, *, output: Out = None, set_: Set = (), seed: int | No
     force
         Replace an earlier run in the output folder.
     """
+    from sim.report import runs
+
     given = {"seed": seed, "replications": replications}
     sets = [*set_, *(f"{field}={value}" for field, value in given.items() if value is not None)]
-    if vary is not None:
-        _run_varied(scenario, sets, vary, output, as_json=json, force=force)
-        return
-    import sim
-    from sim.sweep import store
-
-    ready = _load(scenario, sets)
-    if output is not None:
-        store.check_free(output, force=force)
-    with _bar(ready.name) as progress:
-        result = sim.run(ready, output, force=force, progress=progress)
+    if vary is None:
+        found = runs.one(scenario, output, sets, force=force)
+    else:
+        found = runs.varied(scenario, output, sets, vary, force=force)
     if json:
-        _print_json(result.summary)
-        return
-    from sim.report.tables import show_summary
-    from sim.sweep.variants import title
-
-    show_summary(title(ready), result.summary)
+        _print_json(found.data())
+    else:
+        runs.show(found)
     if output is not None:
         print(f"files in {output}", file=sys.stderr)
-
-
-def _run_varied(scenario: Path, sets: Sequence[str], vary: str, output: Path | None, *, as_json: bool,
-                force: bool) -> None:
-    import sim
-    from sim.report.tables import show_compared
-    from sim.sweep import store, variants
-
-    field, values = variants.axis(vary)
-    runs = [(value, _load(scenario, [*sets, f"{field}={value}"])) for value in values]
-    folders = variants.folders(output, values)
-    for folder in folders:
-        if folder is not None:
-            store.check_free(folder, force=force)
-    found: list[tuple[str, dict[str, Any]]] = []
-    for (value, ready), folder in zip(runs, folders, strict=True):
-        with _bar(value) as progress:
-            found.append((value, sim.run(ready, folder, force=force, progress=progress).summary))
-    if as_json:
-        _print_json(dict(found))
-    else:
-        show_compared(f"{variants.title(runs[0][1], without=field)}, {field} varied", found)
 
 
 @app.command
@@ -174,7 +142,7 @@ def compare(first: Path, /, *others: Path, json: AsJson = False) -> None:
     from sim.report import compare as comparing
 
     if not others:
-        _usage("compare needs two folders or more")
+        raise InputError("compare needs two folders or more")
     comparison = comparing.compare([first, *others])
     if json:
         _print_json(comparison.data())
@@ -216,13 +184,7 @@ def model_show(name: str, /) -> None:
 
 @model.command(name="import")
 def model_import(file: Path, /) -> None:
-    """Print the profile of a model from its Hugging Face config.json.
-
-    Parameters
-    ----------
-    file
-        The config.json.
-    """
+    """Print the profile of a model from its Hugging Face config.json."""
     from sim.report import catalogue
 
     catalogue.import_model(file)
@@ -294,50 +256,15 @@ def version() -> None:
 
 
 def _load(path: Path, overrides: Sequence[str]) -> Scenario:
-    import sim
+    from sim.sweep.run import load
 
-    return sim.load(path, overrides)
-
-
-def _ready(path: Path, overrides: Sequence[str]) -> Scenario:
-    """Load a scenario and make sure that it fits its hardware and that its workload can be read."""
-    from sim.scenario.deployment import deploy
-    from workloads import build
-
-    scenario = _load(path, overrides)
-    deploy(scenario)
-    build(scenario.workload, Path())
-    return scenario
+    return load(path, overrides)
 
 
 def _print_json(data: Any) -> None:
     import json
 
     print(json.dumps(data, indent=1))
-
-
-def _usage(reason: str) -> None:
-    raise SystemExit(_fail(reason, 2))
-
-
-@contextmanager
-def _bar(name: str) -> Iterator[Callable[[float, int, float | None], None] | None]:
-    """Give a progress callback that draws on a terminal, and only when the work takes over two seconds."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from tqdm import tqdm
-
-    with tqdm(total=1.0, desc=name, delay=2.0, leave=False, file=sys.stderr) as bar:
-
-        def progress(done_s: float, ended: int, whole_s: float | None) -> None:
-            known = whole_s is not None
-            bar.bar_format = "{desc}: {percentage:3.0f}% |{bar}| {elapsed}<{remaining}, {postfix}" if known else (
-                "{desc}: {elapsed}, {postfix}")
-            bar.set_postfix_str(f"{done_s / 60:,.1f} min simulated, {ended:,} trajectories ended", refresh=False)
-            bar.update(done_s / whole_s - bar.n if whole_s else 0.0)
-
-        yield progress
 
 
 def _fail(text: object, status: int) -> int:
@@ -347,8 +274,6 @@ def _fail(text: object, status: int) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and leave with its status: 0 fine, 1 the run failed, 2 bad input, 130 interrupted."""
-    from sim.errors import InputError
-
     status = 0
     try:
         app(arguments, exit_on_error=False, print_error=False)

@@ -72,8 +72,6 @@ PAUSE_COLUMNS: dict[str, tuple[str, str]] = {
     "hold_hbm_byte_s": ("float64", "byte-seconds held in HBM during the pause"),
     "hold_dram_byte_s": ("float64", "byte-seconds held in DRAM during the pause"),
     "forced": ("bool", "a kept pause that was demoted because memory ran short"),
-    "back_hbm_tokens": ("int64", "context tokens found in HBM at return"),
-    "back_dram_tokens": ("int64", "context tokens found in DRAM at return"),
 }
 
 MOVE_COLUMNS: dict[str, tuple[str, str]] = {
@@ -116,11 +114,20 @@ TABLES: Mapping[str, dict[str, tuple[str, str]]] = {
 class Sink(Protocol):
     """Where records go. A record is a tuple in the order of the table's columns."""
 
-    def turn(self, record: tuple[Any, ...]) -> None: ...
-    def trajectory(self, record: tuple[Any, ...]) -> None: ...
-    def pause(self, record: tuple[Any, ...]) -> None: ...
-    def move(self, record: tuple[Any, ...]) -> None: ...
-    def sample(self, record: tuple[Any, ...]) -> None: ...
+    def turn(self, record: tuple[Any, ...]) -> None:
+        """Take a row of TURN_COLUMNS."""
+
+    def trajectory(self, record: tuple[Any, ...]) -> None:
+        """Take a row of TRAJECTORY_COLUMNS."""
+
+    def pause(self, record: tuple[Any, ...]) -> None:
+        """Take a row of PAUSE_COLUMNS."""
+
+    def move(self, record: tuple[Any, ...]) -> None:
+        """Take a row of MOVE_COLUMNS."""
+
+    def sample(self, record: tuple[Any, ...]) -> None:
+        """Take a row of TIMELINE_COLUMNS."""
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ from workloads.stats import in_order
 from workloads.trajectory import Stream, Trajectory, Turn
 
 
-def write_kvplan(trajectories: Iterable[Trajectory], path: Path, *, arrivals: bool = True) -> int:
+def write_kvplan(trajectories: Iterable[Trajectory], path: Path, *, arrivals: bool | None = None) -> int:
     """Write trajectories as kvplan JSONL; return how many.
 
     Parameters
@@ -23,18 +23,19 @@ def write_kvplan(trajectories: Iterable[Trajectory], path: Path, *, arrivals: bo
     path
         The file to write.
     arrivals
-        Write times of arrival (leave them out for a workload that has none).
+        Write times of arrival; None: if any of them is not 0 (a closed workload has none).
 
     Notes
     -----
     Reading the file gives the same turns, and prompts that share the same prefixes.
     """
     everything = list(trajectories)
+    timed = any(trajectory.arrival_s for trajectory in everything) if arrivals is None else arrivals
     names = _Names(everything)
     with path.open("w", encoding="utf-8") as handle:
         for trajectory in everything:
             names.start(trajectory)
-            for row in _rows(trajectory, names, arrivals):
+            for row in _rows(trajectory, names, timed):
                 handle.write(json.dumps(row, separators=(",", ":"), ensure_ascii=False) + "\n")
     return len(everything)
 

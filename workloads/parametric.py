@@ -115,7 +115,10 @@ class Lognormal(Distribution):
         from scipy.special import ndtr
         with np.errstate(divide="ignore"):
             z = np.log(np.maximum(x, 0.0)) - self.log_mu
-        return np.asarray(z >= 0, dtype=float) if self.log_sigma == 0 else np.asarray(ndtr(z / self.log_sigma))
+        if self.log_sigma == 0:
+            return np.asarray(z >= 0, dtype=float)
+        with np.errstate(over="ignore"):
+            return np.asarray(ndtr(z / self.log_sigma))
 
     def _mean(self) -> float:
         return math.exp(min(self.log_mu + self.log_sigma**2 / 2, 700.0))

@@ -94,18 +94,21 @@ class Accounts:
 
     MOST_SAMPLES = 1024
 
-    __slots__ = ("_interval_s", "_next_sample_s", "_since_s", "decode_s", "decoding", "in_flight", "kept",
-                 "latencies", "prefill_s", "prefilling", "recompute_s", "replica", "reserved", "samples", "tail")
+    __slots__ = ("_interval_s", "_pool", "_since_s", "_tree", "decode_s", "decoding", "in_flight", "kept",
+                 "latencies", "next_sample_s", "prefill_s", "prefilling", "recompute_s", "replica", "reserved", "samples",
+                 "tail")
 
     def __init__(self, replica: Replica) -> None:
         self.replica = replica
+        self._tree = replica.kv.tree
+        self._pool = replica.kv.pool
         self.decoding = self.prefilling = self.kept = self.tail = self.reserved = self.in_flight = 0.0
         self.prefill_s = self.recompute_s = self.decode_s = 0.0
         self.latencies = Latencies()
         self.samples: list[tuple[float | int, ...]] = []
         self._since_s = 0.0
         self._interval_s = 1.0
-        self._next_sample_s = 0.0
+        self.next_sample_s = 0.0
 
     def advance(self, now_s: float) -> None:
         """Book the time since the last call."""
@@ -113,29 +116,42 @@ class Accounts:
         if elapsed > 0.0:
             self._since_s = now_s
             replica = self.replica
-            tree = replica.kv.tree
-            pool = replica.kv.pool
-            kept = tree.kept - replica.pauses.leaving
-            moving = replica.pauses.leaving + replica.loading_blocks
-            running = pool.total - pool.free - tree.dormant - tree.kept - replica.loading_blocks
-            batch = replica.batch
-            tail = min(batch.slots / batch.block_tokens, running)
-            busy = running - tail
-            if busy > 0:
-                prefill_context = replica.prefill_context
-                share = prefill_context / (prefill_context + batch.context) if prefill_context else 0.0
-                self.prefilling += busy * share * elapsed
-                self.decoding += busy * (1.0 - share) * elapsed
-            self.tail += tail * elapsed
-            self.kept += kept * elapsed
-            self.in_flight += moving * elapsed
-            self.reserved += min(replica.reserved, pool.free) * elapsed
-        if now_s >= self._next_sample_s:
-            self.sample(now_s)
+            tree, pool, batch = self._tree, self._pool, replica.batch
+            kept = tree.kept
+            running = pool.total - pool.free - tree.dormant - kept
+            leaving, loading = replica.pauses.leaving, replica.admission.reloads.blocks
+            if leaving or loading:
+                kept -= leaving
+                running -= loading
+                self.in_flight += (leaving + loading) * elapsed
+            if kept:
+                self.kept += kept * elapsed
+            if running > 0:
+                tail = batch.slots / batch.block_tokens
+                if tail > running:
+                    tail = float(running)
+                self.tail += tail * elapsed
+                busy = (running - tail) * elapsed
+                if replica.admission.prefill_context:
+                    share = replica.admission.prefill_context / (replica.admission.prefill_context + batch.context)
+                    self.prefilling += busy * share
+                    busy -= busy * share
+                self.decoding += busy
+            if replica.admission.reserved:
+                self.reserved += min(replica.admission.reserved, pool.free) * elapsed
 
     def grown(self, blocks: int, elapsed_s: float) -> None:
         """`blocks` free blocks were taken one after another over the last `elapsed_s` seconds of decoding."""
         self.decoding += blocks * elapsed_s * 0.5
+
+    def close(self, now_s: float) -> None:
+        """Book what is left at the end of a run, the part of a step under way too, and take the last sample."""
+        self.advance(now_s)
+        prefill_s, decode_s = self.replica.under_way(now_s)
+        self.prefill_s += prefill_s
+        self.decode_s += decode_s
+        if not self.samples or self.samples[-1][0] < now_s:
+            self.sample(now_s)
 
     def sample(self, now_s: float) -> None:
         """Record the state; samples thin out as the run grows longer."""
@@ -145,7 +161,7 @@ class Accounts:
             self.samples = self.samples[1::2]
             self._interval_s *= 2.0
             self.latencies.halve()
-        self._next_sample_s = (now_s // self._interval_s + 1.0) * self._interval_s
+        self.next_sample_s = (now_s // self._interval_s + 1.0) * self._interval_s
 
     def _row(self, now_s: float) -> tuple[float | int, ...]:
         """Return the sample in the order of `records.TIMELINE_COLUMNS`."""
@@ -159,6 +175,6 @@ class Accounts:
         link.out.settle()
         link.into.settle()
         return (now_s, replica.number, *(value * size for value in used), free * size, *gpu, now_s - sum(gpu),
-                pool.total - pool.free, tree.dormant, tree.kept, replica.batch.size, len(replica.prefills),
-                replica.waiting_count, replica.cluster.alive, replica.pauses.host.dram.used * size, link.out.busy_s,
-                link.into.busy_s)
+                pool.total - pool.free, tree.dormant, tree.kept, replica.batch.size, len(replica.admission.prefills),
+                replica.admission.queue.count, replica.cluster.alive, replica.pauses.host.dram.used * size,
+                link.out.busy_s, link.into.busy_s)

@@ -11,6 +11,9 @@ from heapq import heappop, heappush
 
 from sim.engine.job import Job
 
+#: Later than any step.
+NEVER = 1 << 62
+
 
 class Batch:
     """Decoding turns over a pool with blocks of `block_tokens` tokens.
@@ -27,7 +30,8 @@ class Batch:
         Unused token slots in their last blocks.
     """
 
-    __slots__ = ("_finishing", "_offsets", "_order", "block_tokens", "context", "size", "slots", "step")
+    __slots__ = ("_finishing", "_offsets", "_order", "block_tokens", "context", "next_step", "size", "slots",
+                 "step")
 
     def __init__(self, block_tokens: int) -> None:
         self.block_tokens = block_tokens
@@ -35,6 +39,8 @@ class Batch:
         self.size = 0
         self.context = 0
         self.slots = 0
+        #: Step count at which the next turn finishes.
+        self.next_step = NEVER
         #: Turns by (position - step) mod B when they joined.
         self._offsets = [0] * block_tokens
         self._finishing: list[tuple[int, int, Job]] = []
@@ -47,6 +53,8 @@ class Batch:
         job.finish_step = self.step + job.turn.output_tokens - job.generated
         self._order += 1
         heappush(self._finishing, (job.finish_step, self._order, job))
+        if job.finish_step < self.next_step:
+            self.next_step = job.finish_step
         self.size += 1
         self.context += position
         self._offsets[(position - self.step) % self.block_tokens] += 1
@@ -60,30 +68,25 @@ class Batch:
         job.generated += done
         self.size -= 1
         self.context -= job.position
+        if job.finish_step == self.next_step:
+            job.finish_step = -1
+            self._find_next()
         job.finish_step = -1
         self._offsets[(start - job.joined_step) % self.block_tokens] -= 1
         self.slots -= -job.position % self.block_tokens
 
-    def next_finish(self) -> int:
-        """Return the step count at which the next turn finishes."""
+    def pop_finished(self) -> Job:
+        """Take out a turn that has made all its steps; there must be one (``next_step <= step``)."""
+        job = self._finishing[0][2]
+        self.leave(job)
+        return job
+
+    def _find_next(self) -> None:
+        """Forget turns that have left and look up when the next one finishes."""
         heap = self._finishing
         while heap and heap[0][2].finish_step != heap[0][0]:
             heappop(heap)
-        return heap[0][0]
-
-    def pop_finished(self) -> Job | None:
-        """Return a turn that has made all its steps and forget when it would finish, or None."""
-        heap = self._finishing
-        while heap:
-            step, _, job = heap[0]
-            if job.finish_step != step:
-                heappop(heap)
-            elif step <= self.step:
-                heappop(heap)
-                return job
-            else:
-                return None
-        return None
+        self.next_step = heap[0][0] if heap else NEVER
 
     def blocks_for(self, steps: int) -> int:
         """Return the blocks that the next `steps` steps take.
@@ -91,6 +94,8 @@ class Batch:
         Step t gives a block to every turn whose next token starts one: those with offset -t mod B.
         """
         size = self.block_tokens
+        if steps == 1:
+            return self._offsets[-self.step % size]
         cycles, rest = divmod(steps, size)
         need = cycles * self.size
         if rest:

@@ -33,8 +33,6 @@ class Cluster:
         self.sessions: dict[int, Session] = {}
         self.started = 0
         self.alive_max = 0
-        #: Stretches and turns so far: what the simulation spent its time on.
-        self.events = 0
         self.breakers: dict[str, int] = {}
         self.progress: Callable[[float, int], None] | None = None
         self._backlog: deque[Trajectory] = deque()

@@ -5,12 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sim.memory.kv_cache import Sequence
-from workloads.trajectory import Turn
+from workloads.trajectory import Stream, Turn
 
 if TYPE_CHECKING:
     from sim.engine.pauses import Pause
     from sim.engine.session import Session
     from sim.memory.links import Move
+
+
+#: Stands for the block table of a turn that holds none.
+NO_SEQUENCE = Sequence(Stream(), 0, 0)
 
 
 class Job:
@@ -69,7 +73,8 @@ class Job:
         self.pause = pause
         self.state = Job.WAITING
         self.replica = -1
-        self.sequence: Sequence | None = None
+        #: Its block table, from admission to its end.
+        self.sequence: Sequence = NO_SEQUENCE
         self.cancelled = False
         self.position = 0
         self.target = turn.prompt_tokens

@@ -101,6 +101,9 @@ class Pauses:
         self.leaving = 0
         self.forced = 0
         self.offload_failures = 0
+        #: Predictions made, the sum of their errors (expected less true wait) and of the errors' sizes, in seconds.
+        self.predictions = 0
+        self.error_s = self.absolute_error_s = 0.0
 
     def begin(self, trajectory: int, turn: int, tool: str, true_wait_s: float, node: Node | None, context_tokens: int,
               now_s: float) -> Pause:
@@ -131,9 +134,14 @@ class Pauses:
             self._offload(pause, part, now_s)
         return pause
 
-    def end(self, pause: Pause, back_hbm: int, back_dram: int, now_s: float) -> None:
+    def end(self, pause: Pause, now_s: float) -> None:
         """The next turn is ready: book the pause. Its lock stays until `let_go`."""
-        self.predictor.observe(pause.tool, now_s - pause.start_s)
+        wait_s = now_s - pause.start_s
+        self.predictor.observe(pause.tool, wait_s)
+        if pause.predicted_s == pause.predicted_s:
+            self.predictions += 1
+            self.error_s += pause.predicted_s - wait_s
+            self.absolute_error_s += abs(pause.predicted_s - wait_s)
         if pause.move is not None:
             self._cancel(pause, now_s)
         pause.settle(now_s)
@@ -145,7 +153,7 @@ class Pauses:
         self.sink.pause((
             pause.trajectory, pause.turn, self.replica.number, pause.tool, pause.start_s, now_s, pause.predicted_s,
             pause.action, pause.private_tokens, pause.private_blocks * self.block_bytes,
-            pause.hold_block_s * self.block_bytes, hold_dram, pause.forced, back_hbm, back_dram))
+            pause.hold_block_s * self.block_bytes, hold_dram, pause.forced))
 
     def let_go(self, pause: Pause, now_s: float) -> None:
         """Undo what the pause pins."""
@@ -173,7 +181,7 @@ class Pauses:
             recompute_s=self.cost.step(0, 0, ((private, context_tokens - private),)) if private else 0.0,
             reload_s=self.link.into.wait_s(moved, OFFLOAD), offload_s=self.link.out.wait_s(moved, OFFLOAD),
             free_fraction=(self.kv.pool.free + tree.dormant) / self.kv.pool.total,
-            waiting=self.replica.waiting_count, dram_free_bytes=self.host.dram.room_blocks() * self.block_bytes)
+            waiting=self.replica.admission.queue.count, dram_free_bytes=self.host.dram.room_blocks() * self.block_bytes)
 
     def _lock(self, pause: Pause, now_s: float) -> None:
         node = pause.node
@@ -190,7 +198,7 @@ class Pauses:
             entry = dram.reserve(node.stream, floor, node.end, now_s)
             if entry is None:
                 break
-            copied += node.end - max(floor, entry.ready)
+            copied += max(0, node.end - max(floor, entry.ready))
             pause.entries.append((entry, node.end))
         if len(pause.entries) < len(part):
             for entry, _ in pause.entries:

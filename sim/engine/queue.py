@@ -27,25 +27,24 @@ class WaitingQueue:
         Where an order that depends on the cache looks a turn's prefix up.
     """
 
-    __slots__ = ("_count", "_heap", "_order", "kv", "pinned", "schedule")
+    __slots__ = ("_dynamic", "_heap", "_order", "count", "kv", "pinned", "schedule")
 
     def __init__(self, schedule: ScheduleConfig, kv: KvCache) -> None:
         self.schedule = schedule
         self.kv = kv
         self._heap: list[tuple[float, int, Job]] = []
         self._order = 0
-        self._count = 0
+        self.count = 0
+        self._dynamic = schedule.dynamic
         #: Waiting turns whose context is pinned, in order of arrival.
         self.pinned: dict[Job, None] = {}
 
-    def __len__(self) -> int:
-        return self._count
-
     def push(self, job: Job) -> None:
         """Add a turn at the place its rank gives it."""
-        dynamic = self.schedule.dynamic
-        rank = job.ready_s if dynamic else self.schedule.rank(
-            WaitingView(job.ready_s, job.session.start_s, job.target, 0))
+        if self._dynamic:
+            rank = job.ready_s
+        else:
+            rank = self.schedule.rank(WaitingView(job.ready_s, job.session.start_s, job.target, 0))
         self._add(rank, job)
         if job.pause is not None and job.pause.locked:
             self.pinned[job] = None
@@ -56,19 +55,20 @@ class WaitingQueue:
 
     def forget(self, job: Job) -> None:
         """A waiting turn was cancelled."""
-        self._count -= 1
+        self.count -= 1
         self.pinned.pop(job, None)
 
     def head(self) -> Job:
         """Return the turn to admit next, without removing it; the queue must not be empty."""
-        self._skip_cancelled()
-        if self.schedule.dynamic and self._heap[0][0] != float("-inf"):
+        while self._heap[0][2].cancelled:
+            heappop(self._heap)
+        if self._dynamic and self._heap[0][0] != float("-inf"):
             return self.in_order()[0]
         return self._heap[0][2]
 
     def pop(self, job: Job) -> None:
         """Remove a turn that is being admitted."""
-        self._count -= 1
+        self.count -= 1
         if self.pinned:
             self.pinned.pop(job, None)
         heap = self._heap
@@ -80,7 +80,7 @@ class WaitingQueue:
     def in_order(self) -> list[Job]:
         """Return the waiting turns in the order in which they would be admitted now."""
         entries = sorted(entry for entry in self._heap if not entry[2].cancelled)
-        if not self.schedule.dynamic:
+        if not self._dynamic:
             return [job for _, _, job in entries]
         front = [entry for entry in entries[:RANKED_TURNS] if entry[0] != float("-inf")]
         ranked = sorted(front, key=lambda entry: (self.schedule.rank(self._view(entry[2])), entry[1]))
@@ -93,10 +93,6 @@ class WaitingQueue:
         return WaitingView(job.ready_s, job.session.start_s, job.target, hit)
 
     def _add(self, rank: float, job: Job) -> None:
-        self._count += 1
+        self.count += 1
         self._order += 1
         heappush(self._heap, (rank, self._order, job))
-
-    def _skip_cancelled(self) -> None:
-        while self._heap[0][2].cancelled:
-            heappop(self._heap)

@@ -107,13 +107,13 @@ class Session:
         self.replica = index
         if held is not None:
             pause, home = held
-            self.cluster.replicas[home].end_pause(pause, turn, now_s)
+            self.cluster.replicas[home].pauses.end(pause, now_s)
             if home == index:
                 job.pause = pause
             else:
                 self.cluster.replicas[home].pauses.let_go(pause, now_s)
         if not self.cluster.replicas[index].submit(job):
-            self.cluster.replicas[index].refuse(job, now_s)
+            self.cluster.replicas[index].admission.refuse(job, now_s)
 
     def _prune(self, turn: Turn) -> None:
         """Cancel a turn, or whichever of its followers is out, unless it has ended."""
@@ -145,7 +145,7 @@ class Session:
             pause, home = held
             replica = self.cluster.replicas[home]
             now_s = self.cluster.env.now
-            replica.end_pause(pause, turn, now_s)
+            replica.pauses.end(pause, now_s)
             replica.pauses.let_go(pause, now_s)
             replica.kick()
 

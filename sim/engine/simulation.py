@@ -119,8 +119,7 @@ def _finish(cluster: Cluster, deployment: Deployment, end_s: float) -> RunTotals
     totals = RunTotals(end_s=end_s, replicas=len(cluster.replicas),
                        pool_bytes=deployment.pool_blocks * deployment.block_bytes)
     for replica in cluster.replicas:
-        replica.accounts.advance(end_s)
-        replica.accounts.sample(end_s)
+        replica.accounts.close(end_s)
         for row in replica.accounts.samples:
             cluster.sink.sample(row)
         totals.steps += replica.steps
@@ -129,11 +128,22 @@ def _finish(cluster: Cluster, deployment: Deployment, end_s: float) -> RunTotals
         for name, seconds in replica.bound_s.items():
             totals.bound_s[name] = totals.bound_s.get(name, 0.0) + seconds
     totals.counts = _counts(cluster)
+    totals.prediction_error = _prediction_error(cluster)
     totals.breakers = dict(sorted(cluster.breakers.items(), key=lambda item: -item[1])[:10])
     totals.alive_integral_s = cluster.alive_integral_s(end_s)
     totals.alive_max = cluster.alive_max
-    totals.events = cluster.events
+    totals.events = sum(replica.events for replica in cluster.replicas)
     return totals
+
+
+def _prediction_error(cluster: Cluster) -> dict[str, float]:
+    """Return how many waits were predicted, the mean error (expected less true) and its mean size in seconds."""
+    pauses = [replica.pauses for replica in cluster.replicas]
+    count = sum(p.predictions for p in pauses)
+    if not count:
+        return {}
+    return {"predictions": float(count), "bias_s": sum(p.error_s for p in pauses) / count,
+            "mean_absolute_s": sum(p.absolute_error_s for p in pauses) / count}
 
 
 def _counts(cluster: Cluster) -> dict[str, int]:
@@ -142,9 +152,9 @@ def _counts(cluster: Cluster) -> dict[str, int]:
     return {
         "evictions": sum(replica.kv.tree.evicted for replica in replicas),
         "forced_evictions": sum(replica.pauses.forced for replica in replicas),
-        "preemptions": sum(replica.preemptions for replica in replicas),
-        "rejections": sum(replica.rejections for replica in replicas),
-        "deadlocks_broken": sum(replica.deadlocks for replica in replicas),
+        "preemptions": sum(replica.admission.preemptions for replica in replicas),
+        "rejections": sum(replica.admission.rejections for replica in replicas),
+        "deadlocks_broken": sum(replica.admission.deadlocks for replica in replicas),
         "cow_copies": sum(replica.kv.copies for replica in replicas),
         "offload_failures": sum(replica.pauses.offload_failures for replica in replicas),
         "dram_evictions": sum(host.dram.evicted for host in hosts),

@@ -80,13 +80,14 @@ class KvCache:
     def available(self, stream: Stream, limit: int, node: Node | None, matched_tokens: int) -> int:
         """Return the blocks a sequence could take after locking its match: free ones and what can be evicted,
         less the blocks of its state."""
-        upto = matched_tokens // self.pool.block_tokens
+        size = self.pool.block_tokens
+        upto = matched_tokens // size
         if node is not None and node.stream is stream:
-            upto = max(upto, self.pool.blocks(limit))
+            upto = -(-limit // size)
         woken = 0
         while node is not None:
             used = node.used_end
-            reach = min(upto, node.end)
+            reach = upto if upto < node.end else node.end
             if reach > used:
                 woken += reach - used
             upto = node.first
@@ -104,7 +105,7 @@ class KvCache:
         if self.enabled and self.on_chunk and self._claim(sequence, node):
             sequence.direct = True
             node = sequence.path[-1]
-            first = max(self.pool.blocks(limit), first)
+            first = -(-limit // size)
         sequence.lock_node, sequence.lock_upto = node, first
         self.tree.lock(node, first, True, now_s)
         if self.state_blocks:
@@ -126,7 +127,10 @@ class KvCache:
 
     def commit(self, sequence: Sequence, tokens: int) -> None:
         """Tokens up to `tokens` are computed or loaded: let others find them, unless that waits for the end."""
-        mark_seen(sequence.stream, min(tokens, sequence.limit))
+        if tokens > sequence.limit:
+            tokens = sequence.limit
+        if sequence.stream.seen < tokens:
+            mark_seen(sequence.stream, tokens)
         if sequence.direct:
             self._hand_over(sequence, tokens)
 
@@ -136,8 +140,10 @@ class KvCache:
         A sequence that is preempted (`finished` false) leaves what it has already handed over.
         """
         tree = self.tree
-        tokens = min(tokens, sequence.limit)
-        mark_seen(sequence.stream, tokens)
+        if tokens > sequence.limit:
+            tokens = sequence.limit
+        if sequence.stream.seen < tokens:
+            mark_seen(sequence.stream, tokens)
         if finished and self.enabled:
             if not sequence.direct:
                 self._claim_late(sequence, now_s)
@@ -151,7 +157,8 @@ class KvCache:
         for node in reversed(sequence.path):
             if node.writer is sequence:
                 node.writer = None
-            tree.discard_if_empty(node, now_s)
+            if node.end == node.first:
+                tree.discard_if_empty(node, now_s)
         return last if last is not None and last.end > last.first else None
 
     def private_part(self, node: Node | None) -> PrivatePart:
@@ -162,11 +169,12 @@ class KvCache:
         part: PrivatePart = []
         child: Node | None = None
         while node is not None:
-            floor = max(node.used_end, _other_kids(node, child))
+            kids = node.kids
+            others = len(kids) > 1 or (child is not None and kids[child.first] > 1) or (child is None and bool(kids))
+            floor = max(node.used_end, _other_kids(node, child)) if others else node.used_end
             if floor < node.end:
                 part.append((node, floor))
-            others = sum(node.kids.values()) - (child is not None)
-            if node.locks or others:
+            if others or node.locks:
                 break
             child, node = node, node.parent
         return part
@@ -194,6 +202,13 @@ class KvCache:
         With `share`, nodes that someone else is writing are listed too: `_hand_over` stops at them.
         """
         nodes = self.tree.nodes
+        if node is not None and node.stream is sequence.stream:
+            if node.writer is None:
+                node.writer = sequence
+            elif not share:
+                return False
+            sequence.path = [node]
+            return True
         missing: list[Stream] = []
         at: Stream | None = sequence.stream
         stop = node.stream if node is not None else None
@@ -222,8 +237,16 @@ class KvCache:
         size = self.pool.block_tokens
         tree = self.tree
         path = sequence.path
+        if tokens > sequence.limit:
+            tokens = sequence.limit
+        if len(path) == 1:
+            node = path[0]
+            end = tokens // size
+            if end > node.end and node.writer is sequence:
+                sequence.given += end - node.end
+                tree.extend(node, end, end * size)
+            return
         last = len(path) - 1
-        tokens = min(tokens, sequence.limit)
         for index, node in enumerate(path):
             upto = tokens if index == last else min(tokens, path[index + 1].stream.attach)
             end = upto // size
@@ -257,10 +280,11 @@ def ceiling(stream: Stream, prompt_tokens: int, block_tokens: int) -> int:
     tokens = prompt_tokens - 1
     at: Stream | None = stream
     while at is not None:
-        found = min(at.seen, tokens)
+        found = at.seen if at.seen < tokens else tokens
         if found > at.attach:
             return found - found % block_tokens
-        tokens = min(tokens, at.attach)
+        if at.attach < tokens:
+            tokens = at.attach
         at = at.parent
     return 0
 

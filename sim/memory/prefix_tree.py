@@ -115,17 +115,18 @@ class PrefixTree:
         """Lock the path to `node` up to block `upto` (exclusive), for a running turn or for a kept pause."""
         while node is not None:
             locks = node.locks
-            used_before = self._used(node)
-            kept_before = used_before if locks and not node.running else 0
+            used = node.used_end
+            if locks and not node.running:
+                self.kept -= (used if used < node.end else node.end) - node.first
             locks[upto] = locks.get(upto, 0) + 1
             if running:
                 node.running += 1
-            if upto > node.used_end:
-                woken = min(upto, node.end) - min(node.used_end, node.end)
-                if woken or node.end > node.used_end:
-                    self._wake(node, woken, now_s)
-                node.used_end = upto
-            self.kept += (0 if node.running else self._used(node)) - kept_before
+            if upto > used:
+                if node.end > used:
+                    self._wake(node, (upto if upto < node.end else node.end) - used, now_s)
+                node.used_end = used = upto
+            if not node.running:
+                self.kept += (used if used < node.end else node.end) - node.first
             upto = node.first
             node = node.parent
 
@@ -133,7 +134,8 @@ class PrefixTree:
         """Undo one `lock` with the same arguments; what no one locks any more goes dormant."""
         while node is not None:
             locks = node.locks
-            kept_before = 0 if node.running else self._used(node)
+            if not node.running:
+                self.kept -= self._used(node)
             count = locks[upto] - 1
             if running:
                 node.running -= 1
@@ -143,7 +145,8 @@ class PrefixTree:
                 del locks[upto]
                 if upto == node.used_end:
                     self._rest(node, now_s)
-            self.kept += (0 if node.running or not locks else self._used(node)) - kept_before
+            if locks and not node.running:
+                self.kept += self._used(node)
             upto, node = node.first, node.parent
 
     def add(self, stream: Stream, parent: Node | None) -> Node:
@@ -155,18 +158,19 @@ class PrefixTree:
         return node
 
     def extend(self, node: Node, end: int, tokens: int) -> None:
-        """Give `node` blocks up to `end`, which the caller has taken from the pool, with `tokens` tokens computed."""
-        grown = end - node.end
-        kept_before = self._used(node) if node.locks and not node.running else 0
-        dormant_before = max(0, node.end - node.used_end)
+        """Give `node` blocks up to `end`, which the caller has taken from the pool, with `tokens` tokens computed.
+
+        The caller is a running turn that holds a lock on the node.
+        """
+        before = node.end
         node.end = end
         node.tokens = tokens
-        self.resident += grown
-        asleep = max(0, end - node.used_end) - dormant_before
-        self.dormant += asleep
-        self._dormant_since += asleep * node.since_s
-        if node.locks and not node.running:
-            self.kept += self._used(node) - kept_before
+        self.resident += end - before
+        used = node.used_end
+        if end > used:
+            asleep = end - (used if used > before else before)
+            self.dormant += asleep
+            self._dormant_since += asleep * node.since_s
 
     def cut(self, node: Node, end: int, now_s: float) -> int:
         """Free the blocks of `node` from `end` on, which must be dormant and hold no child; return how many."""
@@ -197,13 +201,13 @@ class PrefixTree:
                 continue
             step = tail if self.whole_nodes else min(tail, count - freed)
             self._free_tail(node, step, now_s)
-            self.evicted += step
             freed += step
             if step == tail:
                 heappop(heap)
                 node.stamp += 1
                 if node.end == node.first and not node.locks:
                     self._remove(node, now_s)
+        self.evicted += freed
         return freed
 
     def discard_if_empty(self, node: Node, now_s: float) -> None:
@@ -240,10 +244,12 @@ class PrefixTree:
 
     def _rest(self, node: Node, now_s: float) -> None:
         """The highest lock is gone: what it alone held goes dormant."""
-        idle = max(0, node.end - node.used_end)
-        if idle:
+        idle = node.end - node.used_end
+        if idle <= 0:
+            idle = 0
+        else:
             self.wasted_block_s += idle * (now_s - node.since_s)
-        node.used_end = max(node.locks, default=node.first)
+        node.used_end = max(node.locks) if node.locks else node.first
         asleep = node.end - node.used_end
         if asleep > 0:
             self.dormant += asleep - idle

@@ -72,11 +72,12 @@ def _why(resource: str, time: Mapping[str, float], gpu: Mapping[str, float], poo
         return (f"GPUs are busy {busy} of the time and turns queue for {waits:.1%} of theirs: "
                 "this load leaves every resource with room")
     if resource == "memory":
-        busy_s = 1 - gpu.get("idle", 0.0)
-        again = gpu.get("recompute", 0.0) / busy_s if busy_s > 0 else 0.0
+        running = 1 - gpu.get("idle", 0.0)
+        again = gpu.get("recompute", 0.0) / running if running > 0 else 0.0
+        forced = counts.get("forced_evictions", 0)
         return (f"turns spend {time['queue_blocks'] + time['preemption']:.0%} of their time waiting for blocks and "
                 f"{again:.0%} of busy GPU time recomputes what was not held; pauses pin {pool.get('kept', 0.0):.0%} of "
-                f"the pool ({counts.get('forced_evictions', 0):,} were forced out), {pool.get('free', 0.0):.0%} is free")
+                f"the pool ({forced:,} were forced out), {pool.get('free', 0.0):.0%} is free")
     if resource == "host_link":
         return f"turns spend {time['reload']:.0%} of their time waiting for KV to return over the host link"
     terms = [term for term in bound if BEHIND.get(term, term) == resource]

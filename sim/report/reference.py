@@ -40,9 +40,9 @@ SUMMARY: dict[str, str] = {
     "prediction_error": "how far the wait predictor was off, as the engine reports it",
     "checks": "`stable` (false when the queue or the number alive grows, null when too short to say), "
               "`little_residual` (|L - lambda W| / L of turns in the system; large when turns are left over at the end "
-              "or the queue grows), `alive_residual` (the engine's integral of trajectories alive against their recorded "
-              "lives), `warmup_s`, `warmup_settled`, `span_s`, `turns_measured`, `ledger_residual` (relative, of each "
-              "ledger), `replications`",
+              "or the queue grows), `alive_residual` (the engine's integral of trajectories alive against their "
+              "recorded lives), `warmup_s`, `warmup_settled`, `span_s`, `turns_measured`, `ledger_residual` (relative, "
+              "of each ledger), `replications`",
     "intervals": "95 % intervals by path in this file: `value`, `low`, `high`, `level`, `method`, `n`, and with "
                  "several replications their `values`",
     "band": "error of the timing model, once it is calibrated; null until then",

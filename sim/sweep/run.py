@@ -50,6 +50,22 @@ def load(source: Any, overrides: Sequence[str] = ()) -> Scenario:
     return scenario.load(source if text is None else text, list(overrides))
 
 
+def check(scenario: Scenario, base_dir: str | Path = ".") -> Scenario:
+    """Return the scenario, once it is sure that it fits its hardware and that its workload can be read.
+
+    Raises
+    ------
+    InputError
+        It does not, or cannot.
+    """
+    import workloads
+    from sim.scenario.deployment import deploy
+
+    deploy(scenario)
+    workloads.build(scenario.workload, Path(base_dir))
+    return scenario
+
+
 def _of_a_run(source: Any) -> str | None:
     """Return the text of `run.yaml` when `source` is an earlier run."""
     if not isinstance(source, Path) and not (isinstance(source, str) and "\n" not in source):

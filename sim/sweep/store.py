@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -68,7 +69,7 @@ def writing(out: Path, *, force: bool = False) -> Iterator[Path]:
     """
     check_free(out, force=force)
     exists = out.exists()
-    partial = (out if exists else out.parent) / f"{_PARTIAL}{out.resolve().name}-{os.getpid()}"
+    partial = (out if exists else out.parent) / f"{_PARTIAL}{out.resolve().name}-{secrets.token_hex(4)}"
     try:
         partial.parent.mkdir(parents=True, exist_ok=True)
         partial.mkdir()

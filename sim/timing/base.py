@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import sqrt
 from typing import Literal, NamedTuple, Protocol
 
 Bound = Literal["compute", "weights", "kv", "communication", "overhead"]
@@ -54,8 +55,22 @@ def stretch_s(lines: tuple[Line, ...], context: int, decoding: int, steps: int) 
 def steps_until(lines: tuple[Line, ...], context: int, decoding: int, steps: int, elapsed_s: float) -> int:
     """Return the steps that have begun when `elapsed_s` seconds of a stretch of `steps` steps have passed.
 
-    That is the smallest k >= 1 with ``stretch_s(k) >= elapsed_s``, found by bisection.
+    That is the smallest k >= 1 with ``stretch_s(k) >= elapsed_s``: for one line the root of a quadratic, otherwise
+    found by bisection.
     """
+    if len(lines) == 1:
+        base, slope = lines[0]
+        half = slope * decoding * 0.5
+        first = base + slope * context - half
+        guess = elapsed_s / first
+        if half > 0.0:
+            guess = (sqrt(first * first + 4.0 * half * elapsed_s) - first) / (2.0 * half)
+        count = int(guess) + 1
+        while count > 1 and (count - 1) * (first + half * (count - 1)) >= elapsed_s:
+            count -= 1
+        while count < steps and count * (first + half * count) < elapsed_s:
+            count += 1
+        return min(count, steps)
     low, high = 1, steps
     while low < high:
         middle = (low + high) // 2

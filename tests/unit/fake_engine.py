@@ -47,8 +47,8 @@ def fake_simulate(scenario: Any, workload: Any, sink: Any, replication: int = 0,
         if index + 1 < turns:
             back = done + wait_s * float(rng.uniform(0.5, 1.5))
             kept.append((done, min(back, end)))
-            sink.pause((k, index, 0, "tool", done, back, math.nan, "keep", PROMPT, KV, KV * (back - done), 0.0, False,
-                        PROMPT, 0))
+            sink.pause((k, index, 0, "tool", done, back, math.nan, "keep", PROMPT, KV, KV * (back - done), 0.0,
+                        False))
             if back < end:
                 heapq.heappush(ready, (back, k, index + 1))
         else:

@@ -44,7 +44,6 @@ def kvplan(capsys, engine, monkeypatch):
     module.run_length_s = lambda scenario: scenario.duration
     monkeypatch.setitem(sys.modules, "sim.engine.simulation", module)
     monkeypatch.setattr(workloads, "build", lambda config, base: None)
-    monkeypatch.setattr(workloads, "library_names", lambda: ["coding-agent"])
 
     def call(*arguments):
         with pytest.raises(SystemExit) as left:
@@ -181,20 +180,43 @@ def test_a_model_is_imported(kvplan, tmp_path):
 
 
 def test_an_interrupt_is_130_and_a_full_disk_is_1(kvplan, scenario, tmp_path, monkeypatch):
-    import sim
+    from sim.report import runs
     from sim.sweep import store
 
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(sim, "run", interrupted, raising=False)
+    monkeypatch.setattr(runs, "run", interrupted)
     assert kvplan("run", scenario)[::2] == (130, "kvplan: interrupted\n")
 
     def full(*_, **__):
         raise store.OutputError("cannot write to out: No space left on device")
 
-    monkeypatch.setattr(sim, "run", full, raising=False)
+    monkeypatch.setattr(runs, "run", full)
     assert kvplan("run", scenario)[::2] == (1, "kvplan: cannot write to out: No space left on device\n")
+
+
+def test_progress_is_drawn_on_a_terminal_only(monkeypatch, capsys):
+    import io
+
+    from sim.report import progress
+
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    with progress.bar("quiet") as told:
+        assert told is None
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setattr(progress, "DELAY_S", 0.0)
+    with progress.bar("loud") as told:
+        told(300.0, 7, 600.0)
+        told(600.0, 9, 600.0)
+    with progress.bar("trace") as told:
+        told(300.0, 7, None)
+    assert "loud" in terminal.getvalue()
+    assert capsys.readouterr().out == ""
 
 
 def test_a_reader_that_leaves_is_no_error():

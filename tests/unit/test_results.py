@@ -39,7 +39,6 @@ def faked(engine, monkeypatch):
     module.run_length_s = lambda scenario: scenario.duration
     monkeypatch.setitem(sys.modules, "sim.engine.simulation", module)
     monkeypatch.setattr(workloads, "build", lambda config, base: None)
-    monkeypatch.setattr(workloads, "library_names", lambda: ["coding-agent"])
     return engine
 
 
@@ -237,3 +236,35 @@ def test_the_axis_of_a_variation():
     assert variants.folders(Path("out"), ["keep", "{a: 1}"]) == [Path("out/keep"), Path("out/a-1")]
     assert variants.folders(Path("o"), ["a b", "a-b"]) == [Path("o/0-a-b"), Path("o/1-a-b")]
     assert variants.folders(None, ["x"]) == [None]
+
+
+def test_the_engine_and_the_summary_agree(tmp_path):
+    spec = SCENARIO | {"duration": 300, "warmup": 60, "replications": 2, "retention": "keep",
+                       "slo": {"ttft_resumed": {"p95": 2.0}}}
+    seen: list[tuple[float, int, float | None]] = []
+    result = sim.run(spec, tmp_path / "out", progress=lambda *state: seen.append(state))
+    found = result.summary
+    assert max(found["checks"]["ledger_residual"].values()) < 1e-9
+    assert found["checks"]["alive_residual"] < 1e-9
+    assert found["turns"] == (result.turns["status"] == "finished").sum()
+    assert found["trajectories"]["started"] == len(result.trajectories)
+    measured = result.turns[(result.turns["status"] == "finished") & (result.turns["ready_s"] >= 60)]
+    ttft = (measured["first_token_s"] - measured["ready_s"])[~measured["first"]]
+    assert found["ttft_s"]["resumed"]["p95"] == pytest.approx(ttft.quantile(0.95))
+    hits = (measured["hit_hbm_tokens"] + measured["hit_dram_tokens"]).sum()
+    assert found["hit_rate"]["total"] == pytest.approx(hits / measured["prompt_tokens"].sum())
+    assert found["goodput"]["turns"] is not None
+    assert not seen or seen[-1][2] == 600
+
+
+def test_the_metrics_of_a_trace_are_of_all_of_it():
+    trace = Path(__file__).parents[1] / "data"
+    traces = sorted(trace.rglob("*.jsonl"))
+    if not traces:
+        pytest.skip("no small trace at hand")
+    spec = SCENARIO | {"workload": {"agents": {"trace": str(traces[0])}}, "warmup": "auto"}
+    del spec["duration"]
+    found = sim.run(spec).summary
+    assert found["checks"]["warmup_s"] == 0
+    assert found["checks"]["turns_measured"] == found["turns"]
+    assert found["checks"]["little_residual"] < 1e-6

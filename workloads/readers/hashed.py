@@ -26,15 +26,15 @@ class HashedPrompts:
 
     Notes
     -----
-    Memory is one dictionary entry an id seen. Ids that are not chained (one that appears again after a block that is
-    new, or at another position) are an error, as nothing sensible can be made of them.
+    Memory is one dictionary entry and one list item an id seen. Ids that are not chained (one that appears again
+    after a block that is new, or at another position) are an error, as nothing sensible can be made of them.
     """
 
     def __init__(self, block: int, label: str = "context") -> None:
         self.block = block
         self.label = label
         self._stream_of: dict[int, Stream] = {}
-        self._end_of: dict[Stream, int] = {}
+        self._ids_of: dict[Stream, list[int]] = {}  # a stream's own blocks, from where it attaches
 
     def place(self, ids: list[int], tokens: int) -> Stream:
         """Return the stream whose first `tokens` tokens are this prompt.
@@ -65,15 +65,19 @@ class HashedPrompts:
         self._check(ids, count, new)
         position = count * self.block
         stream = known[ids[count - 1]] if count else None
-        if stream is not None and not stream.attach < position <= self._end_of[stream]:
-            raise InputError("names a block at two places; ids must be hashes of the whole prefix", field="hash_ids",
-                             got=ids[count - 1])
+        own = self._ids_of[stream] if stream is not None else []
+        if stream is not None:
+            index = (position - stream.attach) // self.block - 1
+            if not 0 <= index < len(own) or own[index] != ids[count - 1]:
+                raise InputError("names a block at two places; ids must be hashes of the whole prefix",
+                                 field="hash_ids", got=ids[count - 1])
         if not new:
             assert stream is not None
             return stream
-        if stream is None or position != self._end_of[stream]:
+        if stream is None or position != stream.attach + len(own) * self.block:
             stream = Stream(stream, position, self.label)
-        self._end_of[stream] = len(ids) * self.block
+            own = self._ids_of[stream] = []
+        own += new
         known.update(dict.fromkeys(new, stream))
         return stream
 

@@ -60,7 +60,8 @@ def read(path: Path, *, problems: Problems | None = None, block_size: int | None
     path
         The JSON-lines file.
     problems
-        What to do with bad lines, and where to count them. A trajectory with a bad line is skipped as a whole.
+        What to do with bad lines, and where to count them. A trajectory with a bad line is skipped as a whole (a line
+        that is no JSON tells no trajectory, and is skipped alone).
     block_size
         Not used; the format has no hashes.
     progress

@@ -1,0 +1,342 @@
+"""Which turns a step serves: admission in order, prompt chunks, and what gives way when blocks run short."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sim.engine.job import NO_SEQUENCE, Job
+from sim.engine.queue import WaitingQueue
+from sim.engine.reloads import Reloads
+from sim.memory.kv_cache import ceiling
+from sim.memory.prefix_tree import Node
+
+if TYPE_CHECKING:
+    from sim.engine.replica import Replica
+
+
+class Admission:
+    """The turns of a replica outside its decode batch: waiting, loading, in prefill.
+
+    Parameters
+    ----------
+    headroom_blocks
+        Blocks that admissions leave free while anything runs.
+    """
+
+    def __init__(self, replica: Replica, headroom_blocks: int) -> None:
+        self.replica = replica
+        self.kv = replica.kv
+        self.batch = replica.batch
+        self.schedule = replica.schedule
+        self.headroom_blocks = headroom_blocks
+        self.queue = WaitingQueue(replica.schedule, replica.kv)
+        self.reloads = Reloads(replica)
+        self.prefills: list[Job] = []
+        #: Sum of the positions of the turns in prefill, in tokens.
+        self.prefill_context = 0
+        #: Turns in prefill or decode, in order of admission: the last is the first to be preempted.
+        self.running: dict[Job, None] = {}
+        #: Blocks promised to admitted turns and not yet taken.
+        self.reserved = 0
+        self.cancelled: list[Job] = []
+        self.preemptions = self.rejections = self.deadlocks = 0
+        #: Whether the head of the queue lacks blocks; for how long heads have, so far.
+        self.blocked = False
+        self._blocked_s = 0.0
+        self._blocked_since_s = 0.0
+
+    def enqueue(self, job: Job, now_s: float) -> bool:
+        """Queue a turn; False if it could never fit in the pool."""
+        turn, pool = job.turn, self.kv.pool
+        if pool.blocks(turn.prompt_tokens + turn.output_tokens) + self.kv.state_blocks > pool.total:
+            return False
+        job.replica = self.replica.number
+        job.blocked_mark_s = self.blocked_until(now_s)
+        self.queue.push(job)
+        return True
+
+    def refuse(self, job: Job, now_s: float) -> None:
+        """Reject a turn."""
+        job.replica = self.replica.number
+        job.state = Job.ENDED
+        self.rejections += 1
+        if job.pause is not None:
+            self.replica.pauses.let_go(job.pause, now_s)
+        job.session.turn_dropped(job, now_s, "rejected")
+
+    def blocked_until(self, now_s: float) -> float:
+        """Return the seconds so far during which the head of the queue lacked blocks."""
+        return self._blocked_s + (now_s - self._blocked_since_s if self.blocked else 0.0)
+
+    def mark_blocked(self, blocked: bool, now_s: float) -> None:
+        """From now on the head of the queue lacks blocks, or does not."""
+        self._blocked_s, self._blocked_since_s = self.blocked_until(now_s), now_s
+        self.blocked = blocked
+
+    def pick_chunks(self, now_s: float) -> list[tuple[Job, int]]:
+        """Return this step's prompt chunks: of prefills in progress first, then of waiting turns, in order."""
+        schedule, queue, prefills = self.schedule, self.queue, self.prefills
+        room = schedule.prefill_room(self.batch.size, len(prefills))
+        chunks: list[tuple[Job, int]] = []
+        if prefills:
+            room = self._continue_prefills(chunks, room, now_s)
+        blocked = False
+        while room > 0 and queue.count and schedule.admits(self.batch.size, len(prefills)):
+            job = queue.head()
+            if blocked or not self._admit(job, room, now_s):
+                blocked = True
+                passing = self._pass_head(room, now_s)
+                if passing is None:
+                    break
+                job = passing
+            queue.pop(job)
+            if job.state == Job.PREFILL:
+                new = job.target - job.position
+                if new > room:
+                    new = room
+                self.grow(job, job.position + new, now_s)
+                chunks.append((job, new))
+                room -= new
+        if blocked or self.blocked:
+            self.mark_blocked(blocked, now_s)
+        for job, _ in chunks:
+            if job.start_s < 0.0:
+                job.start_s = now_s
+        return chunks
+
+    def chunks_done(self, chunks: list[tuple[Job, int]], now_s: float) -> float:
+        """A step's prompt chunks are computed; return the share of their tokens that had been computed before."""
+        tokens = 0
+        again = 0.0
+        done = []
+        for job, new in chunks:
+            tokens += new
+            if job.recomputed:
+                again += new * job.recomputed / (job.turn.prompt_tokens - job.hit_hbm - job.hit_dram)
+            job.position += new
+            self.prefill_context += new
+            if job.position >= job.target:
+                done.append(job)
+            self.kv.commit(job.sequence, job.position)
+        for job in done:
+            self._first_token(job, now_s)
+        return min(again / tokens, 1.0) if again else 0.0
+
+    def begin_prefill(self, job: Job) -> None:
+        """An admitted turn's prefix is in HBM: it computes the rest."""
+        job.state = Job.PREFILL
+        self.prefills.append(job)
+        self.running[job] = None
+        self.prefill_context += job.position
+
+    def grow(self, job: Job, tokens: int, now_s: float) -> None:
+        """Take blocks until the turn's table holds `tokens` tokens, its promised ones first."""
+        sequence = job.sequence
+        before = sequence.end
+        self.kv.grow(sequence, tokens, now_s)
+        if job.promised:
+            self.reserved -= min(sequence.end, job.promised) - min(before, job.promised)
+        if self.kv.pool.free < self.replica.low_blocks:
+            self.replica.low_on_blocks(now_s)
+
+    def finish(self, job: Job, now_s: float) -> None:
+        """A turn has given its last token."""
+        node = self._leave(job, now_s, finished=True)
+        job.state = Job.ENDED
+        job.session.turn_ended(job, node, now_s)
+
+    def cancel(self, job: Job) -> None:
+        """Give up a turn at the next step boundary."""
+        job.cancelled = True
+        if job.state == Job.WAITING:
+            self.queue.forget(job)
+        self.cancelled.append(job)
+
+    def drop_cancelled(self, now_s: float) -> None:
+        """Let cancelled turns go."""
+        cancelled, self.cancelled = self.cancelled, []
+        for job in cancelled:
+            if job.state == Job.ENDED:
+                continue
+            if job.pause is not None:
+                self.replica.pauses.let_go(job.pause, now_s)
+            if job.move is not None:
+                self.reloads.cancel(job, now_s)
+            if job.sequence is not NO_SEQUENCE:
+                self._leave(job, now_s, finished=False)
+            job.state = Job.ENDED
+            job.session.turn_dropped(job, now_s, "pruned")
+
+    def secure_decode_step(self, now_s: float) -> None:
+        """Make sure that every decoding turn can take its next token, preempting the newest turns if need be."""
+        while self.batch.size and self.batch.blocks_for(1) > self.replica.decode_room():
+            self._relieve(now_s)
+
+    def unblock(self, now_s: float) -> bool:
+        """Nothing runs, yet turns wait: break the deadlock. False if something under way may still resolve it."""
+        if self.reloads.count or self.replica.pauses.leaving:
+            return False
+        room = self.schedule.prefill_room(0, 0)
+        for job in self.queue.in_order()[1:]:
+            if self._admit(job, room, now_s):
+                self.queue.pop(job)
+                self.deadlocks += 1
+                return True
+        pauses = self.replica.pauses
+        if any(not pause.ended for pause in pauses.kept):
+            return False
+        self.deadlocks += 1
+        if pauses.demote(now_s):
+            return True
+        job = self.queue.head()
+        self.queue.pop(job)
+        self.refuse(job, now_s)
+        return True
+
+    # ---------------------------------------------------------------- steps of the above
+
+    def _continue_prefills(self, chunks: list[tuple[Job, int]], room: int, now_s: float) -> int:
+        """Give the prefills in progress their next chunks; return the room that is left."""
+        for job in list(self.prefills):
+            if room <= 0:
+                break
+            new = min(room, job.target - job.position)
+            if job.state == Job.PREFILL and self._secure(job, job.position + new, now_s):
+                self.grow(job, job.position + new, now_s)
+                chunks.append((job, new))
+                room -= new
+        chunks[:] = [entry for entry in chunks if entry[0].state == Job.PREFILL]
+        return room
+
+    def _admit(self, job: Job, room: int, now_s: float) -> bool:
+        """Give a waiting turn its place: match its prefix, lock it, and start its reload or its prefill."""
+        kv, turn = self.kv, job.turn
+        stream = turn.stream
+        size = kv.pool.block_tokens
+        limit = turn.prompt_tokens + turn.kept_output
+        wanted = job.target if job.target <= limit else limit + 1
+        node, hit = kv.match(stream, wanted)
+        dram = self.replica.pauses.host.dram
+        have = hit
+        if dram.entries and kv.enabled:
+            have = dram.find(stream, wanted - 1, hit, size)
+        promise = self._promise(job, have, room)
+        need = -(-promise // size) - hit // size
+        free = kv.available(stream, limit, node, hit) - self.reserved
+        if self.headroom_blocks and (self.running or self.replica.pauses.kept):
+            free -= self.headroom_blocks
+        if need > free:
+            return False
+        sequence = job.sequence = kv.open(stream, limit, node, hit, now_s)
+        if job.pause is not None:
+            self.replica.pauses.let_go(job.pause, now_s)
+            job.pause = None
+        job.position = hit
+        if self.schedule.reserve != "chunk":
+            job.promised = -(-promise // size)
+            self.reserved += job.promised - sequence.end
+        if job.admitted_s < 0.0:
+            job.admitted_s = job.loaded_s = now_s
+            job.queue_blocks_s = self.blocked_until(now_s) - job.blocked_mark_s
+            job.hit_hbm, job.hit_dram = hit, have - hit
+            seen = ceiling(stream, turn.prompt_tokens, size)
+            if seen > have:
+                job.ceiling = seen
+                job.recomputed = seen - have
+                self.replica.cluster.broke(job)
+            else:
+                job.ceiling = have
+        if have > hit:
+            self.reloads.start(job, have)
+        else:
+            self.begin_prefill(job)
+        return True
+
+    def _promise(self, job: Job, have: int, room: int) -> int:
+        """Return the tokens that there must be blocks for if the turn is to be admitted."""
+        reserve = self.schedule.reserve
+        if reserve == "chunk":
+            return min(job.target, have + room)
+        if reserve == "prompt":
+            return job.target
+        return job.turn.prompt_tokens + job.turn.output_tokens
+
+    def _pass_head(self, room: int, now_s: float) -> Job | None:
+        """Admit a turn that waits on pinned blocks although the head of the queue lacks blocks, if there is one.
+
+        Its context stays in HBM either way, so letting it wait would help nobody.
+        """
+        for job in self.queue.pinned:
+            if job.pause is not None and job.pause.locked and self._admit(job, room, now_s):
+                return job
+        return None
+
+    def _first_token(self, job: Job, now_s: float) -> None:
+        """A prefill is complete: it gives a token, and the turn decodes on or ends."""
+        self.prefills.remove(job)
+        self.prefill_context -= job.position
+        job.generated += 1
+        if job.preempted_s >= 0.0:
+            gap_s = now_s - job.preempted_s
+            job.lost_s += gap_s
+            job.preempted_s = -1.0
+            if job.first_s >= 0.0:
+                self.replica.accounts.latencies.add(gap_s, 0, 1)
+        if job.first_s < 0.0:
+            job.first_s = now_s
+            job.lost_before_s = job.lost_s
+        job.interference_mark_s = self.replica.interference_s
+        if job.generated >= job.turn.output_tokens:
+            self.finish(job, now_s)
+        else:
+            job.state = Job.DECODE
+            self.batch.join(job)
+
+    def _secure(self, job: Job, tokens: int, now_s: float) -> bool:
+        """Make sure that `job` can grow to `tokens`; False if it had to be preempted for it."""
+        if job.promised:
+            return True
+        need = self.kv.pool.blocks(tokens) - job.sequence.end
+        while need > self.kv.pool.free + self.kv.tree.dormant - self.reserved:
+            if not self._relieve(now_s) or job.state != Job.PREFILL:
+                return False
+        return True
+
+    def _relieve(self, now_s: float) -> bool:
+        """Free blocks for running turns: demote the oldest kept pause, or else preempt the newest running turn."""
+        if self.replica.pauses.demote(now_s):
+            return True
+        if not self.running:
+            return False
+        self._preempt(next(reversed(self.running)), now_s)
+        return True
+
+    def _preempt(self, job: Job, now_s: float) -> None:
+        """Take a running turn's blocks; it goes back to the front of the queue and computes them again later."""
+        self._leave(job, now_s, finished=False)
+        self.preemptions += 1
+        job.preemptions += 1
+        if job.preempted_s < 0.0:
+            job.preempted_s = now_s
+        job.state = Job.WAITING
+        job.target = job.turn.prompt_tokens + job.generated
+        job.position = 0
+        self.queue.push_front(job)
+
+    def _leave(self, job: Job, now_s: float, *, finished: bool) -> Node | None:
+        """Close a turn's sequence wherever it stands; return the node of its content in the cache, if any."""
+        if job.state == Job.DECODE:
+            if not finished:
+                self.replica.withdraw(job)
+            job.interference_s += self.replica.interference_s - job.interference_mark_s
+        elif not finished and job.state == Job.PREFILL:
+            self.prefills.remove(job)
+            self.prefill_context -= job.position
+        self.running.pop(job, None)
+        sequence = job.sequence
+        job.sequence = NO_SEQUENCE
+        if job.promised:
+            if job.promised > sequence.end:
+                self.reserved -= job.promised - sequence.end
+            job.promised = 0
+        return self.kv.close(sequence, job.position, now_s, finished=finished)
