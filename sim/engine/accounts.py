@@ -92,7 +92,7 @@ class Accounts:
     running turns are attributed to decoding and prefilling in proportion to the contexts of the turns in each phase.
     """
 
-    MOST_SAMPLES = 1024
+    MOST_SAMPLES = 512
 
     __slots__ = ("_interval_s", "_pool", "_since_s", "_tree", "decode_s", "decoding", "in_flight", "kept",
                  "latencies", "next_sample_s", "prefill_s", "prefilling", "recompute_s", "replica", "reserved", "samples",

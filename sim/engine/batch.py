@@ -108,10 +108,13 @@ class Batch:
         return need
 
     def steps_within(self, blocks: int, most: int) -> int:
-        """Return the largest number of steps, at most `most`, that take no more than `blocks` blocks."""
+        """Return the largest number of steps, at most `most` and at least 1, that take no more than `blocks` blocks.
+
+        The caller has made sure that there are blocks for one step.
+        """
         if self.size * -(-most // self.block_tokens) <= blocks or self.blocks_for(most) <= blocks:
             return most
-        low, high = 0, most
+        low, high = 1, most
         while high - low > 1:
             middle = (low + high) // 2
             if self.blocks_for(middle) <= blocks:

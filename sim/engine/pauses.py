@@ -112,9 +112,10 @@ class Pauses:
         if node is None:
             return pause
         part = self.kv.private_part(node)
-        pause.blocks = sum(n.end - floor for n, floor in part)
-        size = self.kv.pool.block_tokens
-        pause.private_tokens = min(context_tokens, pause.blocks * size)
+        for owner, floor in part:
+            pause.blocks += owner.end - floor
+        tokens = pause.blocks * self.kv.pool.block_tokens
+        pause.private_tokens = tokens if tokens < context_tokens else context_tokens
         pause.private_blocks = pause.blocks
         node.pause = pause
         if not part:

@@ -76,6 +76,10 @@ class Replica:
         self._taken = 0
         self._start_s = 0.0
         self._timer: simpy.Event | None = None
+        #: Whether free blocks may be promised to turns that are not decoding yet.
+        self._promises = schedule.reserve == "prompt"
+        self._reserves_output = schedule.reserve == "prompt_and_output"
+        self._mixes = schedule.decodes_with_prefill
 
     def attach(self, pauses: Pauses) -> None:
         """Give the replica its pauses; must be called once before the first turn."""
@@ -132,8 +136,8 @@ class Replica:
 
     def decode_room(self) -> int:
         """Return the blocks that decoding turns may take: free and dormant ones not promised to others."""
-        promised = self.admission.reserved if self.schedule.reserve == "prompt" else 0
-        return self.kv.pool.free + self.kv.tree.dormant - promised
+        room = self.kv.pool.free + self.kv.tree.dormant
+        return room - self.admission.reserved if self._promises else room
 
     def withdraw(self, job: Job) -> None:
         """Take a decoding turn out of the batch before its last step."""
@@ -214,7 +218,7 @@ class Replica:
         self.steps += 1
         if not batch.size:
             accounts.latencies.add(elapsed, 1, 0)
-        elif self.schedule.decodes_with_prefill:
+        elif self._mixes:
             batch.advance(1)
             self._taken = 0
             accounts.latencies.add(elapsed + self._stall_s, 1, batch.size)
@@ -239,11 +243,10 @@ class Replica:
             admission.finish(job, now_s)
         if admission.cancelled:
             admission.drop_cancelled(now_s)
-        size = batch.size
-        if size and size > self.decode_room():
+        if batch.size > self.decode_room():
             admission.secure_decode_step(now_s)
         if admission.prefills or admission.queue.count:
-            if size and self.schedule.decodes_with_prefill:
+            if self._mixes and batch.size:
                 self.take_decode_blocks(1, now_s)
             self._chunks = admission.pick_chunks(now_s)
         elif admission.blocked:
@@ -264,7 +267,7 @@ class Replica:
         lines = self._lines = self.cost.decode_lines(size)
         steps = batch.next_step - batch.step if self.stretches else 1
         if steps > 1:
-            steps = max(1, batch.steps_within(self.decode_room() + self._taken, steps))
+            steps = batch.steps_within(self.decode_room() + self._taken, steps)
         self._steps = steps
         delay_s = stretch_s(lines, context, size, steps)
         if self.events % _BOUND_EVERY == 0:
@@ -277,7 +280,7 @@ class Replica:
         shapes = [(new, job.position) for job, new in self._chunks]
         decoding = context = 0
         self._decode_s = 0.0
-        if batch.size and self.schedule.decodes_with_prefill:
+        if self._mixes and batch.size:
             decoding, context = batch.size, batch.context
             self._decode_s = at(self.cost.decode_lines(decoding), context)
         delay_s = self.cost.step(decoding, context, shapes)
@@ -292,7 +295,7 @@ class Replica:
         if need > pool.free:
             self.kv.tree.evict(need - pool.free, now_s)
         pool.take(need)
-        if self.schedule.reserve == "prompt_and_output":
+        if self._reserves_output:
             self.admission.reserved -= need
         if pool.free < self.low_blocks:
             self.low_on_blocks(now_s)

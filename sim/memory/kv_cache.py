@@ -169,12 +169,13 @@ class KvCache:
         part: PrivatePart = []
         child: Node | None = None
         while node is not None:
-            kids = node.kids
-            others = len(kids) > 1 or (child is not None and kids[child.first] > 1) or (child is None and bool(kids))
-            floor = max(node.used_end, _other_kids(node, child)) if others else node.used_end
+            floor = node.used_end
+            others = _other_kids(node, child)
+            if others is not None and others > floor:
+                floor = others
             if floor < node.end:
                 part.append((node, floor))
-            if others or node.locks:
+            if others is not None or node.locks:
                 break
             child, node = node, node.parent
         return part
@@ -289,7 +290,14 @@ def ceiling(stream: Stream, prompt_tokens: int, block_tokens: int) -> int:
     return 0
 
 
-def _other_kids(node: Node, child: Node | None) -> int:
-    """Return the highest block at which a child other than `child` attaches to `node`."""
-    but = None if child is None else child.first
-    return max((block for block, count in node.kids.items() if block != but or count > 1), default=node.first)
+def _other_kids(node: Node, child: Node | None) -> int | None:
+    """Return the highest block at which a child other than `child` attaches to `node`; None if there is no other."""
+    kids = node.kids
+    if not kids:
+        return None
+    if child is None:
+        return max(kids)
+    own = child.first
+    if len(kids) == 1:
+        return own if kids[own] > 1 else None
+    return max(block for block, count in kids.items() if block != own or count > 1)

@@ -86,6 +86,11 @@ class RooflineCost:
         self._attn_flop = 4.0 * replica.full_layers * replica.d_attn
         self._window_flop = 4.0 * replica.window_layers * replica.d_attn
         self._decode_slope_s = max(self._attn_flop / self._flops, replica.kv_bytes_per_token / self._Bps)
+        self._flop_per_token = 2.0 * replica.active_params
+        reads_alike = replica.weight_read_bytes(1) == replica.weight_read_bytes(1 << 20)
+        #: Seconds a step takes to read the weights, where that does not depend on its tokens (no experts).
+        self._weights_s = replica.pp * replica.weight_read_bytes(1) / self._Bps if reads_alike else None
+        self._kv_s = replica.kv_bytes_per_token / self._Bps
         self._lines: dict[int, tuple[Line, ...]] = {}
 
     def decode_lines(self, decoding: int) -> tuple[Line, ...]:
@@ -103,9 +108,15 @@ class RooflineCost:
         if self.mode == "max":
             flop, read = self._totals(decoding, context_tokens, chunks)
             return max(flop / self._flops, read / self._Bps)
-        tokens = decoding + sum(new for new, _ in chunks)
-        return (self._linear_s(tokens) + self._decode_attention_s(decoding, context_tokens)
-                + self._prefill_attention_s(chunks) + self._collectives_s(tokens) + self._overhead_s)
+        tokens = decoding
+        attention_s = 0.0
+        for new, past in chunks:
+            tokens += new
+            flop_s = self._chunk_flop(new, past) / self._flops
+            read_s = self._kv_s * past
+            attention_s += flop_s if flop_s > read_s else read_s
+        return (self._linear_s(tokens) + self._decode_attention_s(decoding, context_tokens) + attention_s
+                + self._collectives_s(tokens) + self._overhead_s)
 
     def bound(self, decoding: int, context_tokens: int, chunks: Chunks = ()) -> Bound:
         """Return the term that took most of such a step."""
@@ -151,19 +162,20 @@ class RooflineCost:
 
     def _chunk_flop(self, new: int, past: int) -> float:
         seen = past + new / 2.0
-        return new * (self._attn_flop * seen + self._window_flop * min(seen, self.replica.window))
+        flop = self._attn_flop * seen
+        if self._window_flop:
+            flop += self._window_flop * min(seen, self.replica.window)
+        return new * flop
 
     def _linear_s(self, tokens: int) -> float:
-        replica = self.replica
-        return max(2.0 * replica.active_params * tokens / self._flops,
-                   replica.pp * replica.weight_read_bytes(tokens) / self._Bps)
+        flop_s = self._flop_per_token * tokens / self._flops
+        read_s = self._weights_s
+        if read_s is None:
+            read_s = self.replica.pp * self.replica.weight_read_bytes(tokens) / self._Bps
+        return flop_s if flop_s > read_s else read_s
 
     def _decode_attention_s(self, decoding: int, context: int) -> float:
         return self._decode_slope_s * context + decoding * self.replica.state_bytes / self._Bps
-
-    def _prefill_attention_s(self, chunks: Chunks) -> float:
-        kv = self.replica.kv_bytes_per_token / self._Bps
-        return sum(max(self._chunk_flop(new, past) / self._flops, kv * past) for new, past in chunks)
 
     def _collectives_s(self, tokens: int) -> float:
         replica = self.replica

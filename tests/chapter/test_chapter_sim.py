@@ -53,6 +53,7 @@ def test_every_entry_for_the_simulator_is_tested_here_or_waits_for_something() -
     tested = {name for name in wanted if text.count(f'"{name}"') > (name in NOT_BUILT)}
     assert tested | set(NOT_BUILT) == wanted
     assert tested & set(NOT_BUILT) == set()
+    assert set(HALF_BUILT) <= tested
 
 
 # ------------------------------------------------------------------------------------------------ concurrency
@@ -115,10 +116,10 @@ def shared_and_not(rig, on: Any) -> dict[str, int]:
     rest = [Turn(Stream(system, shared), context, output) for _ in range(count)]
     together = rig.run(on, warm, *rest, at_s=[0.0] + [60.0] * count)
     turns = [turn for turn in together.turns if turn["trajectory"] > 0]
-    assert all(turn["hit_hbm_tokens"] == shared for turn in turns)
-    together.records["turns"] = together.records["turns"][1:]
+    (hit,) = {turn["hit_hbm_tokens"] for turn in turns}
+    assert hit == shared
     return {"unshared": alone.most_at_once(), "shared": together.most_at_once(),
-            "shared_prefix_GB": together.pauses == [] and shared * rig.TOKEN / rig.GB}
+            "shared_prefix_GB": hit * rig.TOKEN / rig.GB}
 
 
 def test_shared_capacity(rig) -> None:
@@ -150,7 +151,7 @@ def test_node_envelope(rig, name: str) -> None:
 
 def tails(rig, lengths: list[int], block: int, pool: float, output: int) -> tuple[float, float]:
     """Decode sequences of these lengths side by side; return the bytes lost in tails on average, and those used."""
-    on = rig.scenario(pool=pool, engine={"schedule": rig.WHOLE, "block_size": block})
+    on = rig.scenario(pool=pool, tflops=1e9, engine={"schedule": rig.WHOLE, "block_size": block})  # prefill is short
     run = rig.run(on, [rig.fresh(length, output) for length in lengths])
     decode_s = run.turns[0]["end_s"] - run.turns[0]["first_token_s"]
     assert all(turn["end_s"] - turn["first_token_s"] == pytest.approx(decode_s) for turn in run.turns)
@@ -176,8 +177,8 @@ def test_tail_waste_of_256_sequences(rig) -> None:
 
 def test_paged_waste_at_mean_length_2048(rig) -> None:
     for block, share in zip(inputs("paged_waste_mean_2048")["B"], expected("paged_waste_mean_2048"), strict=True):
-        lengths = [2048 - 64 + i for i in range(128)]
-        lost, used = tails(rig, lengths, block, 480 * rig.GiB, 2)
+        lengths = [2048 - 64 - 128 + i for i in range(128)]  # they grow by 256 while decoding
+        lost, used = tails(rig, lengths, block, 480 * rig.GiB, 257)
         assert lost / (lost + used) == pytest.approx(share, rel=rtol("paged_waste_mean_2048"))
 
 
