@@ -9,6 +9,9 @@ The command line in Python::
     result.turns                      # a pandas DataFrame
     result.save("out/offload")
     sim.explain(sim.load("scenario.yaml"))
+    sim.sweep("scenario.yaml", "out/sweep").mean             # one row a point
+    sim.size("scenario.yaml", find="concurrency").answer
+    sim.envelope("scenario.yaml", contexts=[32768, 131072])  # nodes x contexts x sharing x waits
 
 Names are imported when first used, so ``import sim`` costs nothing.
 """
@@ -21,17 +24,27 @@ if TYPE_CHECKING:
     from sim.errors import InputError
     from sim.scenario.explain import explain
     from sim.scenario.model import Scenario
+    from sim.sweep.envelope import envelope, pareto
     from sim.sweep.result import Result
     from sim.sweep.run import load, run
+    from sim.sweep.sizing import SizeResult, size
+    from sim.sweep.sweeping import SweepResult, sweep
 
-__all__ = ["InputError", "Result", "Scenario", "explain", "load", "run"]
+__all__ = ["InputError", "Result", "Scenario", "SizeResult", "SweepResult", "envelope", "explain", "load", "pareto",
+           "run", "size", "sweep"]
 
 _HOMES = {"InputError": "sim.errors", "Result": "sim.sweep.result", "Scenario": "sim.scenario.model",
-          "explain": "sim.scenario.explain", "load": "sim.sweep.run", "run": "sim.sweep.run"}
+          "SizeResult": "sim.sweep.sizing", "SweepResult": "sim.sweep.sweeping", "envelope": "sim.sweep.envelope",
+          "explain": "sim.scenario.explain", "load": "sim.sweep.run", "pareto": "sim.sweep.envelope",
+          "run": "sim.sweep.run", "size": "sim.sweep.sizing"}
 
 
 def __getattr__(name: str) -> Any:
     """Import a public name from where it lives."""
+    if name == "sweep":  # the package `sim.sweep` is the function
+        from importlib import import_module
+
+        return import_module("sim.sweep")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module

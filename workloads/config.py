@@ -12,7 +12,7 @@ from workloads.spec import TrajectorySpec
 
 _CONFIG = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
-TraceFormat = Literal["kv-cache-tester", "mooncake", "dynamo-agentic", "kvplan"]
+TraceFormat = Literal["kv-cache-tester", "mooncake", "dynamo-agentic", "kvplan", "azure", "sessions-csv", "otel-genai"]
 
 
 class TraceConfig(BaseModel):

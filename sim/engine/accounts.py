@@ -94,16 +94,16 @@ class Accounts:
 
     MOST_SAMPLES = 512
 
-    __slots__ = ("_interval_s", "_pool", "_since_s", "_tree", "decode_s", "decoding", "in_flight", "kept",
-                 "latencies", "next_sample_s", "prefill_s", "prefilling", "recompute_s", "replica", "reserved", "samples",
-                 "tail")
+    __slots__ = ("_interval_s", "_pool", "_since_s", "_tree", "copy_s", "decode_s", "decoding", "in_flight", "kept",
+                 "latencies", "next_sample_s", "prefill_s", "prefilling", "recompute_s", "replica", "reserved",
+                 "samples", "tail")
 
     def __init__(self, replica: Replica) -> None:
         self.replica = replica
         self._tree = replica.kv.tree
         self._pool = replica.kv.pool
         self.decoding = self.prefilling = self.kept = self.tail = self.reserved = self.in_flight = 0.0
-        self.prefill_s = self.recompute_s = self.decode_s = 0.0
+        self.prefill_s = self.recompute_s = self.decode_s = self.copy_s = 0.0
         self.latencies = Latencies()
         self.samples: list[tuple[float | int, ...]] = []
         self._since_s = 0.0
@@ -150,8 +150,9 @@ class Accounts:
         prefill_s, decode_s = self.replica.under_way(now_s)
         self.prefill_s += prefill_s
         self.decode_s += decode_s
-        if not self.samples or self.samples[-1][0] < now_s:
-            self.sample(now_s)
+        if self.samples and self.samples[-1][0] == now_s:
+            self.samples.pop()
+        self.sample(now_s)
 
     def sample(self, now_s: float) -> None:
         """Record the state; samples thin out as the run grows longer."""
@@ -171,7 +172,7 @@ class Accounts:
         wasted, reused = tree.dormant_block_s(now_s)
         used = (self.decoding, self.prefilling, self.kept, reused, wasted, self.tail, self.reserved, self.in_flight)
         free = pool.total * now_s - sum(used)
-        gpu = (self.prefill_s, self.recompute_s, self.decode_s, 0.0)
+        gpu = (self.prefill_s, self.recompute_s, self.decode_s, self.copy_s)
         link.out.settle()
         link.into.settle()
         return (now_s, replica.number, *(value * size for value in used), free * size, *gpu, now_s - sum(gpu),

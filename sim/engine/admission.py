@@ -99,7 +99,8 @@ class Admission:
                 room -= new
         if blocked or self.blocked:
             self.mark_blocked(blocked, now_s)
-        for job, _ in chunks:
+        for job, new in chunks:
+            self.prefill_context += new
             if job.start_s < 0.0:
                 job.start_s = now_s
         return chunks
@@ -114,7 +115,6 @@ class Admission:
             if job.recomputed:
                 again += new * job.recomputed / (job.turn.prompt_tokens - job.hit_hbm - job.hit_dram)
             job.position += new
-            self.prefill_context += new
             if job.position >= job.target:
                 done.append(job)
             self.kv.commit(job.sequence, job.position)

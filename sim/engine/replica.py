@@ -39,13 +39,15 @@ class Replica:
         Blocks that admissions leave free.
     low_blocks, high_blocks
         Watermarks: fewer free blocks than the first start eviction, which goes on up to the second.
+    block_copy_s
+        Seconds to copy a block within HBM (copy-on-write), added to the step that needs it.
     stretches
         False executes every step on its own (slower, same results; for tests).
     """
 
     def __init__(self, env: simpy.Environment, cluster: Cluster, number: int, kv: KvCache, cost: StepCost,
                  schedule: Schedule, sink: Sink, *, headroom_blocks: int = 0, low_blocks: int = 0,
-                 high_blocks: int = 0, stretches: bool = True) -> None:
+                 high_blocks: int = 0, block_copy_s: float = 0.0, stretches: bool = True) -> None:
         self.env = env
         self.cluster = cluster
         self.number = number
@@ -55,6 +57,7 @@ class Replica:
         self.sink = sink
         self.low_blocks = low_blocks
         self.high_blocks = high_blocks
+        self.block_copy_s = block_copy_s
         self.stretches = stretches
         self.batch = Batch(kv.pool.block_tokens)
         self.admission = Admission(self, headroom_blocks)
@@ -68,12 +71,16 @@ class Replica:
         self.interference_s = 0.0
         self._chunks: list[tuple[Job, int]] = []
         self._decode_s = 0.0
-        self._stall_s = 0.0
+        #: Prompts that ran alone since the last decode step: streams that stood still, seconds.
+        self._stalls: list[tuple[int, float]] = []
         self._lines: tuple[Line, ...] = ()
         #: What is under way: nothing (0), a planning event (-1), or so many steps.
         self._steps = 0
         #: Blocks already taken for the steps under way.
         self._taken = 0
+        #: Copies of partly filled blocks billed so far; seconds of them in the step under way.
+        self._copies = 0
+        self._copy_s = 0.0
         self._start_s = 0.0
         self._timer: simpy.Event | None = None
         #: Whether free blocks may be promised to turns that are not decoding yet.
@@ -202,14 +209,26 @@ class Replica:
         accounts.decode_s += elapsed
         self.steps += steps
         first_s = at(lines, context)
-        if self._stall_s > 0.0:
-            accounts.latencies.add(first_s + self._stall_s, 0, size)
-            self._stall_s = 0.0
+        if self._stalls:
+            self._end_stalls(first_s, size)
             accounts.latencies.add(first_s, 1, 0)
             steps -= 1
             first_s = at(lines, context + size)
         if steps:
             accounts.latencies.add_rising(first_s, at(lines, batch.context - size), steps, size)
+
+    def _end_stalls(self, step_s: float, size: int) -> None:
+        """Book the gaps of the first decode step after prompts that ran alone: a stream waited since it joined."""
+        latencies = self.accounts.latencies
+        gap_s = step_s + sum(seconds for _, seconds in self._stalls)
+        booked = 0
+        for streams, seconds in self._stalls:
+            if min(streams, size) > booked:
+                latencies.add(gap_s, 0, min(streams, size) - booked)
+                booked = min(streams, size)
+            gap_s -= seconds
+        latencies.add(step_s, 0, size - booked)
+        self._stalls.clear()
 
     def _end_mixed_step(self, now_s: float) -> None:
         accounts, batch, chunks = self.accounts, self.batch, self._chunks
@@ -221,15 +240,17 @@ class Replica:
         elif self._mixes:
             batch.advance(1)
             self._taken = 0
-            accounts.latencies.add(elapsed + self._stall_s, 1, batch.size)
-            self._stall_s = 0.0
+            accounts.latencies.add(elapsed, 1, batch.size)
             accounts.decode_s += self._decode_s
             elapsed -= self._decode_s
             self.interference_s += elapsed
         else:
             accounts.latencies.add(elapsed, 1, 0)
-            self._stall_s += elapsed
+            self._stalls.append((batch.size, elapsed))
             self.interference_s += elapsed
+        if self._copy_s:
+            elapsed -= self._copy_s
+            self._copy_s = 0.0
         again = self.admission.chunks_done(chunks, now_s)
         accounts.recompute_s += elapsed * again
         accounts.prefill_s += elapsed * (1.0 - again)
@@ -284,6 +305,13 @@ class Replica:
             decoding, context = batch.size, batch.context
             self._decode_s = at(self.cost.decode_lines(decoding), context)
         delay_s = self.cost.step(decoding, context, shapes)
+        copies = self.kv.copies - self._copies
+        if copies:
+            self._copies += copies
+            copy_s = copies * self.block_copy_s
+            self.accounts.copy_s += copy_s
+            self._copy_s = copy_s
+            delay_s += copy_s
         self._steps = 1
         if self.events % _BOUND_EVERY == 0:
             bound = self.cost.bound(decoding, context, shapes)

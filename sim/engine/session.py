@@ -22,13 +22,14 @@ class Session:
     It holds a timer or a job for every turn that is out; when none is left it has ended.
     """
 
-    __slots__ = ("_idle_since_s", "_in_system", "cluster", "hit_tokens", "jobs", "output_tokens", "pauses",
+    __slots__ = ("_idle_since_s", "_in_system", "_roots", "cluster", "hit_tokens", "jobs", "output_tokens", "pauses",
                  "prompt_tokens", "replica", "start_s", "status", "timers", "trajectory", "turns", "wait_s")
 
     def __init__(self, cluster: Cluster, trajectory: Trajectory) -> None:
         self.cluster = cluster
         self.trajectory = trajectory
         self.start_s = cluster.env.now
+        self._roots = set(trajectory.roots)
         self.status = "unfinished"
         #: Replica that served the last turn.
         self.replica: int | None = None
@@ -182,7 +183,7 @@ class Session:
         else:
             causes = (nan,) * 8
         self.cluster.sink.turn((
-            self.trajectory.number, turn.index, turn.branch, job.replica, turn in self.trajectory.roots, job.tool,
+            self.trajectory.number, turn.index, turn.branch, job.replica, turn in self._roots, job.tool,
             status, ready_s, job.start_s if job.start_s >= 0.0 else nan, job.first_s if job.first_s >= 0.0 else nan,
             end_s, turn.prompt_tokens, turn.output_tokens, job.hit_hbm, job.hit_dram, job.ceiling, job.recomputed,
             job.preemptions, *causes))

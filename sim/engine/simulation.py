@@ -104,7 +104,8 @@ def _replica(env: simpy.Environment, cluster: Cluster, index: int, scenario: Sce
     total = deployment.pool_blocks
     replica = Replica(env, cluster, index, kv, cost, engine.schedule, sink,
                       headroom_blocks=int(engine.headroom * total), low_blocks=int(cache.low_watermark * total),
-                      high_blocks=int(cache.high_watermark * total), stretches=stretches)
+                      high_blocks=int(cache.high_watermark * total),
+                      block_copy_s=2.0 * deployment.block_bytes / deployment.hbm_Bps, stretches=stretches)
     link = Link(env, deployment.host_link_Bps_out, deployment.host_link_Bps_in, deployment.host_link_latency_s,
                 deployment.host_link_Bps_both)
     replica.attach(Pauses(env, replica, kv, link, host, cost, scenario.retention, predictor, deployment.block_bytes,

@@ -131,7 +131,37 @@ def _loaded(scenario: Any) -> bool:
     return hasattr(scenario, "workload")
 
 
-def _run(scenario: Scenario, base: Path, tables: Tables, progress: Progress | None) -> Result:
+def run_one(scenario: Scenario, replication: int, out: Path | None = None) -> Result:
+    """Run one replication of a scenario; its numbers are those it would have within a run of all of them.
+
+    Parameters
+    ----------
+    scenario
+        A loaded scenario.
+    replication
+        Which one, from 0: with the scenario's seed it keys all randomness.
+    out
+        Folder for the run's files; an unfinished one's are replaced.
+
+    Raises
+    ------
+    InputError, OutputError
+        See `run`.
+    """
+    if out is None:
+        return _run(scenario, Path(), Tables(), None, replication)
+    with store.writing(out, force=True) as partial, ExitStack() as stack:
+        tables = Tables(partial)
+        stack.callback(tables.abandon)
+        result = _run(scenario, Path(), tables, None, replication)
+        result.write(partial)
+    tables.moved(out)
+    result.folder = out
+    return result
+
+
+def _run(scenario: Scenario, base: Path, tables: Tables, progress: Progress | None,
+         only: int | None = None) -> Result:
     from sim.engine.simulation import run_length_s, simulate
     from sim.scenario.deployment import deploy
     from workloads import build
@@ -142,14 +172,15 @@ def _run(scenario: Scenario, base: Path, tables: Tables, progress: Progress | No
     begun = time.perf_counter()
     totals: list[RunTotals] = []
     length_s = run_length_s(scenario)
-    for number in range(scenario.replications):
+    numbers = range(scenario.replications) if only is None else [only]
+    for number in numbers:
         tables.begin(number)
         tell = None if progress is None else _telling(progress, totals, length_s, scenario.replications)
         totals.append(simulate(scenario, workload, tables, replication=number, progress=tell))
         _note_skipped(workload, totals[-1])
     wall_s = time.perf_counter() - begun
     tables.close()
-    parts = [measure(Columns(tables, number), total, facts) for number, total in enumerate(totals)]
+    parts = [measure(Columns(tables, number), total, facts) for number, total in zip(numbers, totals, strict=True)]
     text = run_yaml(scenario, provenance(scenario, deployment, base))
     return Result(scenario=scenario, summary=store.plain(summarise(parts, facts, wall_s)), steps=steps_of(parts),
                   run_yaml=text, tables=tables)

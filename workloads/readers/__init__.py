@@ -11,7 +11,16 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from sim.errors import InputError
-from workloads.readers import dynamo_agentic, kv_cache_tester, kvplan_jsonl, mooncake
+from workloads.readers import (
+    azure,
+    dynamo_agentic,
+    kv_cache_tester,
+    kvplan_jsonl,
+    mooncake,
+    otel_genai,
+    sessions_csv,
+    table,
+)
 from workloads.readers.base import Problems, Progress, document, lines
 from workloads.trajectory import Trajectory
 
@@ -31,6 +40,7 @@ class Reader(Protocol):
 
 FORMATS: dict[str, Any] = {
     "kv-cache-tester": kv_cache_tester, "mooncake": mooncake, "dynamo-agentic": dynamo_agentic, "kvplan": kvplan_jsonl,
+    "azure": azure, "sessions-csv": sessions_csv, "otel-genai": otel_genai,
 }
 
 
@@ -53,11 +63,11 @@ def guess(path: Path) -> str:
 
 
 def _first_object(path: Path) -> dict[str, Any]:
-    """Return the first line's object, or the whole file's if that spreads over several lines."""
+    """Return the first line's object (a CSV file's first row), or the whole file's if that is one JSON document."""
     if path.suffix == ".json":
         return document(path)
     skipping = Problems("skip")
-    for _, row in lines(path, skipping):
+    for _, row in (table.rows if path.suffix.lower() == ".csv" else lines)(path, skipping):
         return row
     if skipping.first:
         raise skipping.first[0]

@@ -39,13 +39,13 @@ class Problems:
             self.first.append(placed)
 
 
-def lines(path: Path, problems: Problems) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield (line number from 1, object) for every line of a JSON-lines file that holds a JSON object.
+def raw_lines(path: Path, problems: Problems) -> Iterator[tuple[int, bytes]]:
+    """Yield (line number from 1, bytes) for every line that is not blank, never holding more than one.
 
     Raises
     ------
     InputError
-        The file cannot be read, or holds no line at all; a bad line, unless such lines are skipped.
+        The file cannot be read, or holds no line at all; a line that is too long, unless such lines are skipped.
     """
     seen = False
     try:
@@ -58,20 +58,31 @@ def lines(path: Path, problems: Problems) -> Iterator[tuple[int, dict[str, Any]]
                         pass
                     problems.add(InputError(f"line is longer than {_LONGEST_LINE // 2**20} MiB"), file=path,
                                  line=number)
-                    continue
-                if not raw.strip():
-                    continue
-                seen = True
-                try:
-                    row = parsed(raw)
-                except InputError as error:
-                    problems.add(error, file=path, line=number)
-                    continue
-                yield number, row
+                    seen = True
+                elif raw.strip():
+                    seen = True
+                    yield number, raw
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror or error}", file=path) from None
-    if not seen and not problems.skipped:
+    if not seen:
         problems.add(InputError("is empty"), file=path)
+
+
+def lines(path: Path, problems: Problems) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield (line number from 1, object) for every line of a JSON-lines file that holds a JSON object.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read, or holds no line at all; a bad line, unless such lines are skipped.
+    """
+    for number, raw in raw_lines(path, problems):
+        try:
+            row = parsed(raw)
+        except InputError as error:
+            problems.add(error, file=path, line=number)
+            continue
+        yield number, row
 
 
 def document(path: Path) -> dict[str, Any]:
