@@ -7,8 +7,9 @@ from typing import Literal
 WeightsDtype = Literal["bf16", "fp16", "fp8", "nvfp4", "int4"]
 KvDtype = Literal["bf16", "fp16", "fp8", "nvfp4"]
 
-#: Bytes per element, scales included: nvfp4 keeps an 8-bit scale for every 16 elements (NVIDIA, "Introducing NVFP4",
-#: 2025-06), int4 a 16-bit scale for every 128 (the usual group of AWQ and GPTQ). The scales of fp8 are negligible.
+#: Bytes per element, scales included: nvfp4 keeps an 8-bit scale for every 16 elements
+#: (modal.com/llm-almanac/block-quants, read 2026-11), int4 a 16-bit scale for every 128 (assumed: the usual group of
+#: AWQ and GPTQ). The scales of fp8 are negligible.
 DTYPE_BYTES: dict[str, float] = {
     "bf16": 2.0,
     "fp16": 2.0,

@@ -25,13 +25,14 @@ The column *verified* says how far a figure can be trusted:
 
 - **yes**: read in the source named, on or before 2026-11-30. Few of these are NVIDIA's own datasheets: most are
   NVIDIA's published configuration files, user guides, benchmark submissions, measurements and pages that quote the
-  datasheets. Figures of datasheets are peaks.
+  datasheets. Where the source says "GitHub text search", excerpts were read whose repositories the search did not name.
+  Bandwidths and arithmetic of a GPU are peaks.
 - **derived**: computed from figures that were read, or carried over from a similar part; the source says how.
 - **assumed**: nobody published it, or nobody found it. Check it against your own machine before you lean on it.
 
 **Prices are one vendor's list prices on one day** (on demand, without discount or commitment; the day is in the
-source). On-demand prices of an H100 from different vendors, late in 2026, ran from under 3 to over 12 USD an hour.
-Set your own: `price_usd_per_gpu_hour` in `hardware:`. The price of the GH200 NVL2 is assumed.
+source), and vendors differ several-fold. Set your own: `price_usd_per_gpu_hour` in `hardware:`. The price of the GH200
+NVL2 is assumed.
 
 Host links: `out_Bps` and `in_Bps` are achieved rates, one way at a time, `both_Bps` both ways at once;
 `peak_Bps` is for comparison and times nothing.

@@ -109,6 +109,34 @@ class DiurnalArrivals(BaseModel):
                 last = float(kept[-1])
 
 
+class RampArrivals(BaseModel):
+    """Poisson arrivals whose rate rises (or falls) linearly from `start` to `end` within `over`, and stays there."""
+
+    model_config = _CONFIG
+
+    start: Annotated[units.Rate, Field(ge=0)] = 0.0
+    """Trajectories a second at first."""
+    end: Annotated[units.Rate, Field(gt=0)]
+    """Trajectories a second in the end."""
+    over: Annotated[units.Seconds, Field(gt=0)]
+    """Time from the one to the other."""
+
+    def gaps(self, rng: np.random.Generator) -> Iterator[np.ndarray[Any, Any]]:
+        """Yield batches of times between arrivals, in seconds (a unit Poisson process, its clock bent by the rate)."""
+        expected = last = 0.0
+        slope = (self.end - self.start) / self.over
+        by_then = (self.start + self.end) / 2 * self.over  # arrivals expected during the ramp
+        while True:
+            at = expected + np.cumsum(rng.exponential(1.0, _BATCH))
+            expected = float(at[-1])
+            ramped = np.minimum(at, by_then)
+            # start t + slope t^2 / 2 = at, in the form that is exact for a slope of 0 too
+            root = np.sqrt(np.maximum(self.start**2 + 2 * slope * ramped, 0.0))
+            times = 2 * ramped / np.maximum(self.start + root, 1e-300) + (at - ramped) / self.end
+            yield np.diff(times, prepend=last)
+            last = float(times[-1])
+
+
 class TraceTimes(BaseModel):
     """The times a trace records."""
 
@@ -133,6 +161,8 @@ class Arrivals(BaseModel):
     """Open: Weibull-distributed gaps."""
     diurnal: DiurnalArrivals | None = None
     """Open: a rate that swings with the hour."""
+    ramp: RampArrivals | None = None
+    """Open: a rate that rises to a level (a launch, a load test)."""
     trace: TraceTimes | None = None
     """Open: the trace's own times."""
 
@@ -151,7 +181,7 @@ class Arrivals(BaseModel):
 
     def times(self, rng: np.random.Generator) -> Iterator[float]:
         """Yield ever-increasing times of arrival in seconds, without end (for the open kinds but `trace`)."""
-        process = self.poisson or self.gamma or self.weibull or self.diurnal
+        process = self.poisson or self.gamma or self.weibull or self.diurnal or self.ramp
         if process is None:
             raise ValueError("closed and trace arrivals have no times of their own")
         now = 0.0

@@ -18,6 +18,7 @@ becomes the bound, so a bound puts probability there (a tool's timeout does just
 from __future__ import annotations
 
 import math
+from functools import cached_property
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
@@ -56,25 +57,26 @@ class Quantiles(Distribution):
             raise InputError("quantiles are named p0 to p100", field="points", got=unknown[0])
         if len(self.points) < 2:
             raise InputError("give at least two quantiles", field="points", got=len(self.points))
-        q, x = self._table()
+        q, x = self._table
         if np.any(np.diff(q) <= 0) or np.any(np.diff(x) < 0):
             raise InputError("values must not fall from one quantile to the next", field="points", got=self.points)
         if self.interpolation == "log" and x[0] <= 0:
             raise InputError("log interpolation needs values above 0", field="points", got=float(x[0]))
         return self
 
+    @cached_property
     def _table(self) -> tuple[Array, Array]:
         pairs = sorted((_percent(key) or 0.0, float(value)) for key, value in self.points.items())
         return np.array([q / 100 for q, _ in pairs]), np.array([x for _, x in pairs])
 
     def _quantile(self, q: Array) -> Array:
-        at, x = self._table()
+        at, x = self._table
         if self.interpolation == "log":
             return np.asarray(np.exp(np.interp(q, at, np.log(x))))
         return np.asarray(np.interp(q, at, x))
 
     def _cdf(self, x: Array) -> Array:
-        at, values = self._table()
+        at, values = self._table
         rising = np.concatenate((np.diff(values) > 0, [True]))  # of equal values, the highest quantile counts
         at, values = at[rising], values[rising]
         if self.interpolation == "log":

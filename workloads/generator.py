@@ -86,14 +86,16 @@ def _happens(probability: float, rng: np.random.Generator, n: int) -> set[int]:
 class _Line:
     """A line of turns so far: the stream, and how long zones and conversation are (tokens), next turn's included."""
 
-    __slots__ = ("branch", "depth", "history", "last", "layout", "stream")
+    __slots__ = ("branch", "compacted", "depth", "history", "last", "layout", "stream")
 
-    def __init__(self, layout: Layout, stream: Stream, history: int, branch: int, depth: int) -> None:
+    def __init__(self, layout: Layout, stream: Stream, history: int, branch: int, depth: int,
+                 compacted: float | None) -> None:
         self.layout = layout
         self.stream = stream
         self.history = history
         self.branch = branch
         self.depth = depth
+        self.compacted = compacted  # prompt length above which the conversation is compacted
         self.last: Turn | None = None
 
 
@@ -132,24 +134,33 @@ class Agent:
         """Draw one trajectory."""
         layout = self.prompt.lay_out(rng)
         tree = _Tree()
-        line = _Line(layout, layout.stream, layout.conversation, 0, 0)
+        line = _Line(layout, layout.stream, layout.conversation, 0, 0, self._threshold(rng))
         self._run(tree, rng, line, whole(self.spec.turns, rng, 1, 1)[0], [])
         return Trajectory(number, arrival_s, [tree.turns[0]], len(tree.turns), layout.group)
 
+    def _threshold(self, rng: np.random.Generator) -> float | None:
+        """Draw the prompt length above which a trajectory compacts its conversation."""
+        compaction = self.spec.compaction
+        return None if compaction is None else float(compaction.at.sample(rng, 1)[0])
+
     def calls(self, rng: np.random.Generator, n: int) -> tuple[list[int], list[str], list[float], list[bool]]:
-        """Draw `n` tool calls: observation tokens, names, waits (s) and whether a human answers."""
+        """Draw `n` tool calls: observation tokens, names, waits (s) and whether the wait is a person's."""
         which = np.searchsorted(self._tool_bounds, rng.random(n), side="right") if len(self._tools) > 1 else None
-        observed, waits = np.zeros(n), np.zeros(n)
+        observed, waits, human = np.zeros(n), np.zeros(n), np.zeros(n, dtype=bool)
         for index, (_, tool) in enumerate(self._tools):
-            chosen = slice(None) if which is None else np.flatnonzero(which == index)
-            count = n if isinstance(chosen, slice) else chosen.size
-            if count:
-                waits[chosen] = tool.wait.sample(rng, count)
-                observed[chosen] = (tool.observation or self.spec.observation).sample(rng, count)
-        index_of = [0] * n if which is None else which.tolist()
-        names = [self._tools[index][0] for index in index_of]
-        human = [self._tools[index][1].human for index in index_of]
-        return np.clip(np.rint(observed), 0, 1e9).astype(np.int64).tolist(), names, waits.tolist(), human
+            chosen = np.arange(n) if which is None else np.flatnonzero(which == index)
+            if chosen.size:
+                waits[chosen] = tool.wait.sample(rng, chosen.size)
+                observed[chosen] = (tool.observation or self.spec.observation).sample(rng, chosen.size)
+                human[chosen] = tool.human
+                if tool.approval is not None:
+                    asked = chosen[rng.random(chosen.size) < tool.approval.probability]
+                    waits[asked] += tool.approval.wait.sample(rng, asked.size)
+                    human[asked] = True
+        if self.spec.client is not None:
+            waits += self.spec.client.sample(rng, n)
+        names = [self._tools[index][0] for index in ([0] * n if which is None else which.tolist())]
+        return np.clip(np.rint(observed), 0, 1e9).astype(np.int64).tolist(), names, waits.tolist(), human.tolist()
 
     # -- one line of turns ----------------------------------------------------------------------------------------
 
@@ -197,7 +208,8 @@ class Agent:
         """Compact the conversation if it is due; return False if the turn exceeds the context limit even so."""
         spec, layout = self.spec, line.layout
         compaction, tail = spec.compaction, layout.tail
-        if compaction is not None and line.history + tail > compaction.at and line.history > layout.conversation:
+        if compaction is not None and line.compacted is not None and line.history + tail > line.compacted \
+                and line.history > layout.conversation:
             whole_prompt = line.history + tail
             target = compaction.to * whole_prompt if compaction.to < 1 else compaction.to
             line.history = min(line.history, max(layout.conversation + 1, round(target) - tail))
@@ -261,12 +273,12 @@ class Agent:
         tree.branches += 1
         if self._child is not None:
             layout = self._child.prompt.lay_out(rng, line.layout.picks)
-            child = _Line(layout, layout.stream, layout.conversation, tree.branches, 0)
+            child = _Line(layout, layout.stream, layout.conversation, tree.branches, 0, self._child._threshold(rng))
             self._child._run(tree, rng, child, whole(self._child.spec.turns, rng, 1, 1)[0], [parent])
             return child
         stream = attached(line.stream, line.history, f"branch {tree.branches}")
         task = whole(branching.task, rng, 1, 0)[0]
-        child = _Line(line.layout, stream, line.history + task, tree.branches, line.depth + 1)
+        child = _Line(line.layout, stream, line.history + task, tree.branches, line.depth + 1, line.compacted)
         self._run(tree, rng, child, whole(branching.turns, rng, 1, 1)[0], [parent])
         return child
 

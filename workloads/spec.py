@@ -62,6 +62,17 @@ class Zone(BaseModel):
         return self
 
 
+class Approval(BaseModel):
+    """A person who must agree before a tool runs."""
+
+    model_config = _CONFIG
+
+    probability: units.Fraction = 1.0
+    """Chance that a call needs it."""
+    wait: WaitDistribution
+    """Time until the person has agreed; it comes on top of the tool's."""
+
+
 class Tool(BaseModel):
     """What an agent calls between two turns."""
 
@@ -70,7 +81,10 @@ class Tool(BaseModel):
     weight: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.0
     """How often it is called, relative to the others."""
     wait: WaitDistribution = Constant(value=0.0)
-    """Time from the end of the turn until the next one is ready (the gap a cache sees, client included)."""
+    """The tool's own time. With the spec's `client` and an approval it makes the gap from the end of the turn until
+    the next one is ready; where only the whole gap is known, write that here and leave the other two out."""
+    approval: Approval | None = None
+    """A person's approval in front of some calls."""
     observation: TokenDistribution | None = None
     """Tokens it adds to the context; None: the spec's `observation`."""
     human: bool = False
@@ -119,15 +133,18 @@ class Compaction(BaseModel):
 
     model_config = _CONFIG
 
-    at: Annotated[units.Tokens, Field(ge=1)]
-    """Prompt length above which it happens."""
+    at: TokenDistribution
+    """Prompt length above which it happens, drawn once a trajectory (users set it, and models differ)."""
     to: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 0.25
     """Length afterwards: a fraction of the prompt if below 1, else tokens. The zones in front stay as they are."""
 
     @model_validator(mode="after")
     def _shrinks(self) -> Self:
-        if self.to >= 1 and self.to >= self.at:
-            raise InputError(f"does not shorten a prompt of {self.at} tokens", field="to", got=self.to)
+        least = float(self.at.quantile(0.0))
+        if isinstance(self.at, Constant) and least < 1:
+            raise InputError("must be at least 1", field="at", got=least)
+        if self.to >= 1 and self.to >= least:
+            raise InputError(f"does not shorten a prompt of {least:g} tokens", field="to", got=self.to)
         return self
 
 
@@ -173,6 +190,8 @@ class TrajectorySpec(BaseModel):
     """Tokens a tool adds to the context, for tools that do not say."""
     tools: dict[str, Tool] = Field(default={"tool": Tool(wait=Lognormal(median=2.0, sigma=1.0))}, min_length=1)
     """What is called between turns, drawn by weight."""
+    client: WaitDistribution | None = None
+    """Time the harness itself takes between a turn and the next (client, proxy, network), on top of a tool's."""
     branching: Branching | None = None
     """Fan-out and sub-agents."""
     compaction: Compaction | None = None
@@ -200,8 +219,9 @@ class TrajectorySpec(BaseModel):
         if not any(tool.weight for tool in self.tools.values()):
             raise InputError("all weights are 0", field="tools")
         limit, compaction = self.context_limit, self.compaction
-        if limit is not None and compaction is not None and compaction.at >= limit:
-            raise InputError(f"must be below context_limit {limit}", field="compaction.at", got=compaction.at)
+        if limit is not None and compaction is not None and compaction.at.quantile(0.0) >= limit:
+            raise InputError(f"must be below context_limit {limit}", field="compaction.at",
+                             got=float(compaction.at.quantile(0.0)))
         return self
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sim.timing.base import Bound, Chunks, Line, StepCost
+from sim.timing.measured import MeasuredCost
 from sim.timing.roofline import Replica, RooflineCost
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Bound", "Chunks", "Line", "Replica", "RooflineCost", "StepCost", "build"]
+__all__ = ["Bound", "Chunks", "Line", "MeasuredCost", "Replica", "RooflineCost", "StepCost", "build"]
 
 
 def build(timing: Any, deployment: Any) -> StepCost:
@@ -22,5 +23,10 @@ def build(timing: Any, deployment: Any) -> StepCost:
         d_model=deployment.d_model, n_layers=deployment.n_layers, kv_bytes_per_token=deployment.kv_bytes_per_token,
         state_bytes=deployment.state_bytes_per_sequence, peak_flops=deployment.peak_flops, hbm_Bps=deployment.hbm_Bps,
         nvlink_Bps=deployment.nvlink_Bps, tp=deployment.tp, pp=deployment.pp)
+    if getattr(timing, "measured", None) is not None:
+        from sim.timing.measured_profile import read as read_profile
+
+        return MeasuredCost(read_profile(timing.measured), replica, deployment.model, deployment.weights_dtype,
+                            deployment.kv_dtype)
     roofline = timing.roofline
     return RooflineCost(replica, roofline.mode, roofline.mfu, roofline.mbu, roofline.step_overhead_s)

@@ -35,6 +35,13 @@ SCHEDULES = get_args(get_args(Schedule)[0])
 Key = tuple[Stream, int]
 
 
+def grown(parent: Stream | None, attach: int, label: str = "") -> Stream:
+    """Return a stream out of the one whose own content ends at `attach`: an attach position never falls on the way."""
+    while parent is not None and parent.parent is not None and parent.attach >= attach:
+        parent = parent.parent
+    return Stream(parent if attach else None, attach, label)
+
+
 def chain(stream: Stream, upto_tokens: int) -> list[tuple[Stream, int]]:
     """Return (owner, tokens of the path that end in it), from the root down."""
     links = []
@@ -77,7 +84,7 @@ class BlockModel:
     a stream's path, those that are cached later too. A cached block without pin is dormant. Eviction takes, from the
     tails, dormant blocks that no cached block needs as its prefix, those of the stream used longest ago first; a stream
     is used when a pin that reached furthest into it is lifted. With `cow`, the last block of a finished sequence is
-    cached half filled, and a longer copy of the same content takes its place.
+    cached half filled, and a longer copy of the same content takes its place; it is copied for its stream's own tokens.
     """
 
     def __init__(self, total: int, size: int, *, cow: bool, on_chunk: bool, whole_nodes: bool, enabled: bool) -> None:
@@ -125,7 +132,7 @@ class BlockModel:
         found = block * self.size
         if self.cow:
             for at, upto in chain(stream, tokens):
-                if (at, block) in self.cached:
+                if (at, block) in self.cached and min(upto, self.filled[at, block]) > at.attach:
                     found = max(found, min(upto, self.filled[at, block]))
         return found
 
@@ -547,7 +554,7 @@ class _Drawing:
                 ends = []
                 for _ in range(rng.randint(2, 3)):
                     self.branches += 1
-                    child = Stream(stream, rng.choice((history, rng.randint(1, history))), "branch")
+                    child = grown(stream, rng.choice((history, rng.randint(1, history))), "branch")
                     ends.append(self.line(child, max(history, child.attach), rng.randint(1, 2), [turn], 1, [],
                                           fan / 3, self.branches))
                 join = agents.join if agents.join != "either" else rng.choice(("all", "first"))
@@ -683,4 +690,4 @@ def differences(left: list[dict[str, Any]], right: list[dict[str, Any]], toleran
 
 
 __all__ = ["RETENTIONS", "SCHEDULES", "Agents", "BlockModel", "LinkModel", "Recorder", "Run", "Setup", "Table",
-           "TierModel", "chain", "differences", "owner", "path", "replace", "run", "same", "trajectories"]
+           "TierModel", "chain", "differences", "grown", "owner", "path", "replace", "run", "same", "trajectories"]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from models import BlockModel, Table, path
+from models import BlockModel, Table, grown, path
 
 from sim.memory.allocators.paged import BlockPool
 from sim.memory.kv_cache import KvCache, ceiling
@@ -60,8 +60,9 @@ class Pair:
     def branch(self, a: int, b: int, c: int) -> None:
         parent = a % len(self.streams)
         attach = b % (self.lengths[parent] + 1)
-        self.streams.append(Stream(self.streams[parent], attach) if c % 8 else Stream(None, 0))
-        self.lengths.append(attach + 1 if c % 8 else 1)
+        attach = attach if c % 8 else 0
+        self.streams.append(grown(self.streams[parent], attach))
+        self.lengths.append(attach + 1)
 
     def open(self, a: int, b: int, c: int) -> None:
         index = a % len(self.streams)

@@ -27,8 +27,8 @@ def test_every_profile_and_figure_is_on_the_page() -> None:
 
 def test_prices_are_the_users_to_set() -> None:
     assert "Set your own" in hardware_page()
-    prices = [hardware_profiles.node(name).sources["price_usd_per_gpu_hour"] for name in hardware_profiles.names("nodes")]
-    assert all("set your own" in source for source in prices)
+    nodes = [hardware_profiles.node(name) for name in hardware_profiles.names("nodes")]
+    assert all("set your own" in node.sources["price_usd_per_gpu_hour"] for node in nodes)
 
 
 @pytest.mark.parametrize(("source", "said"), [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterator
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +78,6 @@ def instant(row: dict[str, Any], name: str) -> int:
         when = datetime.fromisoformat(value)
     except ValueError:
         raise InputError("expected a time like 2023-11-16 18:17:03.97", field=name, got=value) from None
-    when = when.replace(tzinfo=timezone.utc) if when.tzinfo is None else when
-    since = when - datetime(1970, 1, 1, tzinfo=timezone.utc)
+    when = when.replace(tzinfo=UTC) if when.tzinfo is None else when
+    since = when - datetime(1970, 1, 1, tzinfo=UTC)
     return (since.days * 86400 + since.seconds) * 10**6 + since.microseconds

@@ -6,8 +6,9 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
-from sim.policies.prediction.base import Predictor
+from sim.policies.prediction.base import Point, Predictor, Wait
 from sim.policies.prediction.constant import Constant
+from sim.policies.prediction.declared import Declared
 from sim.policies.prediction.learned import Learned
 from sim.policies.prediction.oracle import Oracle
 
@@ -17,6 +18,6 @@ def _named(value: Any) -> Any:
     return {"kind": value} if isinstance(value, str) else value
 
 
-Prediction = Annotated[Oracle | Constant | Learned, Field(discriminator="kind"), BeforeValidator(_named)]
+Prediction = Annotated[Oracle | Declared | Learned | Constant, Field(discriminator="kind"), BeforeValidator(_named)]
 
-__all__ = ["Constant", "Learned", "Oracle", "Prediction", "Predictor"]
+__all__ = ["Constant", "Declared", "Learned", "Oracle", "Point", "Prediction", "Predictor", "Wait"]

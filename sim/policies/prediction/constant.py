@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from sim.policies.base import PolicyConfig
+from sim.policies.prediction.base import Declared, Point, Wait
 from sim.units import Seconds
 
 
@@ -18,13 +19,13 @@ class Constant(PolicyConfig):
     wait: Seconds = Field(10.0, ge=0)
     """The expected wait."""
 
-    def start(self) -> Constant:
+    def start(self, declared: Declared) -> Constant:
         """Return the predictor's state: a constant has none."""
         return self
 
-    def expect(self, tool: str, true_s: float) -> float:
+    def predict(self, tool: str, true_s: float) -> Wait:
         """Return the constant."""
-        return self.wait
+        return Point(self.wait)
 
     def observe(self, tool: str, wait_s: float) -> None:
         """Nothing to learn."""

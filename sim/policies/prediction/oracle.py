@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from sim.policies.base import PolicyConfig
+from sim.policies.prediction.base import Declared, Point, Wait
 
 
 class Oracle(PolicyConfig):
@@ -13,13 +14,13 @@ class Oracle(PolicyConfig):
     kind: Literal["oracle"] = "oracle"
     """Name of the predictor."""
 
-    def start(self) -> Oracle:
+    def start(self, declared: Declared) -> Oracle:
         """Return the predictor's state: an oracle has none."""
         return self
 
-    def expect(self, tool: str, true_s: float) -> float:
+    def predict(self, tool: str, true_s: float) -> Wait:
         """Return the true wait."""
-        return true_s
+        return Point(true_s)
 
     def observe(self, tool: str, wait_s: float) -> None:
         """Nothing to learn."""

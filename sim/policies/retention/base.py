@@ -2,13 +2,42 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+
+from pydantic import BeforeValidator, Field
 
 from sim.policies.base import PolicyConfig
-from sim.policies.prediction import Learned, Prediction
+from sim.policies.prediction import Learned, Prediction, Wait
+from sim.units import Fraction
 
 Action = Literal["keep", "release", "drop", "offload"]
+TierName = Literal["dram", "nvme"]
+
+
+class Decision(NamedTuple):
+    """What becomes of a paused context."""
+
+    action: Action
+    tier: TierName = "dram"
+    """Where to, if it is offloaded."""
+    ttl_s: float = math.inf
+    """A kept context is released after so many seconds."""
+
+
+KEEP, RELEASE, DROP = Decision("keep"), Decision("release"), Decision("drop")
+
+
+class TierView(NamedTuple):
+    """A tier below HBM, as seen when a pause begins."""
+
+    free_bytes: float
+    """Room, counting what its own eviction could free."""
+    out_s: float
+    """Time to move the private bytes there, with the queues as they are now."""
+    back_s: float
+    """Time to bring them back, likewise."""
 
 
 @dataclass(slots=True)
@@ -19,43 +48,71 @@ class PauseView:
     ----------
     tool
         What the trajectory waits for.
+    wait
+        The predictor's distribution of the wait.
     private_tokens, private_bytes
         Context that no other turn or trajectory uses, and its bytes over all GPUs of the replica: what can be moved
         or dropped.
-    context_tokens
+    context_tokens, context_bytes
         The whole context.
-    expected_wait_s
-        The predictor's mean of the wait, in seconds.
+    batch_bytes
+        Contexts of the turns that are running on the replica.
     recompute_s
         Time to compute the private tokens again on an idle replica.
-    reload_s
-        Time to bring the private bytes back from DRAM, with the queue in front of the link as it is now.
-    offload_s
-        Time to move them out, likewise.
-    free_fraction
-        Share of the pool that is free or dormant.
-    waiting
-        Turns queued for blocks or budget.
-    dram_free_bytes
-        Room in the DRAM tier, counting what its own eviction could free; 0 without a tier.
+    pool_bytes, free_fraction
+        The pool, and the share of it that is free or dormant.
+    waiting, blocked_share
+        Turns queued; share of the last minutes during which the head of the queue lacked blocks.
+    tiers
+        The tiers that there are, by name.
     """
 
     tool: str
+    wait: Wait
     private_tokens: int
     private_bytes: float
     context_tokens: int
-    expected_wait_s: float
+    context_bytes: float
+    batch_bytes: float
     recompute_s: float
-    reload_s: float
-    offload_s: float
+    pool_bytes: float
     free_fraction: float
     waiting: int
-    dram_free_bytes: float
+    blocked_share: float
+    tiers: dict[str, TierView]
+
+    def room_in(self, tier: str) -> bool:
+        """Return whether the private bytes fit in `tier`."""
+        view = self.tiers.get(tier)
+        return view is not None and self.private_bytes <= view.free_bytes
+
+    def back_s(self) -> float:
+        """Return the shortest time to have the context again once it is gone: reloaded from DRAM or recomputed."""
+        return min(self.recompute_s, self.tiers["dram"].back_s) if self.room_in("dram") else self.recompute_s
+
+
+class Prefetch(PolicyConfig):
+    """Bring an offloaded context back before its trajectory returns."""
+
+    quantile: float = Field(0.1, gt=0, lt=1)
+    """The copy starts when so large a share of waits of that length would be over."""
+    only_above_free: Fraction = 0.1
+    """Only while at least this share of the pool is free or dormant."""
+
+
+def _prefetch(value: Any) -> Any:
+    """Let `true` stand for the defaults and `false` for none."""
+    return {} if value is True else None if value is False else value
 
 
 class RetentionConfig(PolicyConfig):
     """Options common to every retention policy."""
 
     predictor: Prediction = Learned()
-    """How the length of a wait is predicted, for policies that ask."""
-    needs_prediction: ClassVar[bool] = False
+    """How the length of a wait is predicted."""
+    prefetch: Annotated[Prefetch | None, BeforeValidator(_prefetch)] = None
+    """Bring offloaded contexts back ahead of time; none unless given."""
+    reload: Literal["blocking", "pipelined"] = "blocking"
+    """A turn waits for its reload before it computes, or computes its new tokens while the copy runs."""
+    needs_view: ClassVar[bool] = True
+    #: Whether the decision depends on anything; the engine spares itself the view otherwise.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
-from sim.policies.retention.base import Action, PauseView, RetentionConfig
+from sim.policies.retention.base import DROP, Decision, PauseView, RetentionConfig
 
 
 class Drop(RetentionConfig):
@@ -12,7 +12,8 @@ class Drop(RetentionConfig):
 
     policy: Literal["drop"] = "drop"
     """Name of the policy."""
+    needs_view: ClassVar[bool] = False
 
-    def decide(self, pause: PauseView) -> Action:
+    def decide(self, pause: PauseView | None) -> Decision:
         """Return ``drop``, always."""
-        return "drop"
+        return DROP

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import math
+from typing import ClassVar, Literal
 
-from sim.policies.retention.base import Action, PauseView, RetentionConfig
+from pydantic import Field
+
+from sim.policies.retention.base import Decision, PauseView, RetentionConfig
+from sim.units import Seconds
 
 
 class Keep(RetentionConfig):
@@ -12,7 +16,10 @@ class Keep(RetentionConfig):
 
     policy: Literal["keep"] = "keep"
     """Name of the policy."""
+    ttl: Seconds | None = Field(None, ge=0)
+    """Release the context after this time; None keeps it for good."""
+    needs_view: ClassVar[bool] = False
 
-    def decide(self, pause: PauseView) -> Action:
+    def decide(self, pause: PauseView | None) -> Decision:
         """Return ``keep``, always."""
-        return "keep"
+        return Decision("keep", ttl_s=math.inf if self.ttl is None else self.ttl)

@@ -1,4 +1,4 @@
-"""Offload: the paused context moves to host DRAM and comes back at return."""
+"""Offload: the paused context moves to a lower tier and comes back at return."""
 
 from __future__ import annotations
 
@@ -6,19 +6,21 @@ from typing import Literal
 
 from pydantic import Field
 
-from sim.policies.retention.base import Action, PauseView, RetentionConfig
+from sim.policies.retention.base import DROP, RELEASE, Decision, PauseView, RetentionConfig, TierName
 
 
 class Offload(RetentionConfig):
-    """Move what no one else uses to DRAM; drop it if there is no room."""
+    """Move what no one else uses to a lower tier; drop it if there is no room."""
 
     policy: Literal["offload"] = "offload"
     """Name of the policy."""
+    to: TierName = "dram"
+    """The tier it moves to."""
     min_tokens: int = Field(0, ge=0)
     """Contexts with fewer private tokens are released instead."""
 
-    def decide(self, pause: PauseView) -> Action:
+    def decide(self, pause: PauseView) -> Decision:
         """Return ``offload``, unless the context is short or there is no room."""
         if pause.private_tokens < self.min_tokens:
-            return "release"
-        return "offload" if pause.private_bytes <= pause.dram_free_bytes else "drop"
+            return RELEASE
+        return Decision("offload", self.to) if pause.room_in(self.to) else DROP

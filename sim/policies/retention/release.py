@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
-from sim.policies.retention.base import Action, PauseView, RetentionConfig
+from sim.policies.retention.base import RELEASE, Decision, PauseView, RetentionConfig
 
 
 class Release(RetentionConfig):
@@ -12,7 +12,8 @@ class Release(RetentionConfig):
 
     policy: Literal["release"] = "release"
     """Name of the policy."""
+    needs_view: ClassVar[bool] = False
 
-    def decide(self, pause: PauseView) -> Action:
+    def decide(self, pause: PauseView | None) -> Decision:
         """Return ``release``, always."""
-        return "release"
+        return RELEASE

@@ -22,7 +22,7 @@ MODELS = ("llama-3.1-405b", "llama-3.1-70b", "qwen3-235b-a22b", "llama-3.1-8b", 
           "qwen3-next-80b-a3b")
 #: Live lengths (tokens) of the picture of three allocators, in order of arrival; negative ones have ended.
 LENGTHS = (9_000, -5_000, 12_000, -3_000, 7_000)
-POOL_TOKENS, REQUEST_TOKENS, S_MAX, BLOCK = 65_536, 14_000, 16_384, 16
+POOL_TOKENS, REQUEST_TOKENS, S_MAX, BLOCK = 65_536, 14_000, 32_768, 16
 
 
 def deployed(model: str, hardware: str, tp: int = 8, **fields: Any) -> Deployment:
@@ -41,7 +41,7 @@ def memory_wall(models: Sequence[str] = MODELS, ax: Axes | None = None, *, gpu: 
     Parameters
     ----------
     models
-        Catalogue names; a line ends at the model's context limit.
+        Catalogue names; a marker shows the model's context limit, a thin line what lies beyond.
     ax
         Where to draw.
     gpu, dtype
@@ -58,6 +58,9 @@ def memory_wall(models: Sequence[str] = MODELS, ax: Axes | None = None, *, gpu: 
         held = [model.kv_bytes(int(tokens), dtype) / 1e9 for tokens in at]
         ax.plot(at, held, color=style.SERIES[number % 7], linestyle=style.DASHES[number % 7],
                 label=f"{name}, {model.kv_bytes_per_token(dtype) / 1024:,.3g} KiB/token")
+        beyond = np.geomspace(most, reach, 20)
+        ax.plot(beyond, [model.kv_bytes(int(tokens), dtype) / 1e9 for tokens in beyond],
+                color=style.SERIES[number % 7], linewidth=0.8, alpha=0.45)
         ax.plot(at[-1:], held[-1:], color=style.SERIES[number % 7], marker=style.MARKERS[number % 7], markersize=5)
     hbm = profiles.gpu(gpu).hbm_bytes / 1e9
     for count in (1, 8):
@@ -69,7 +72,8 @@ def memory_wall(models: Sequence[str] = MODELS, ax: Axes | None = None, *, gpu: 
     ax.set_xlim(1024, reach * 1.15)
     ax.set_ylim(top=2.2 * 8 * hbm)
     style.tokens_axis(ax.xaxis)
-    style.label(ax, "The memory wall: KV of one context", "context (tokens, log scale)", f"KV cache, {dtype} (GB)")
+    style.label(ax, "The memory wall: KV of one context", "context (tokens, log scale); markers: the model's limit",
+                f"KV cache, {dtype} (GB, log scale)")
     style.legend(ax)
     return ax
 
@@ -148,7 +152,9 @@ def fragmentation(lengths: Sequence[int] = LENGTHS, ax: Axes | None = None, *, p
     names = {"static": f"one buffer of {style.tokens(S_MAX)}\na sequence", "growth": "buffers that\ndouble",
              "paged": f"blocks of {BLOCK}"}
     for row, allocator in enumerate(names):
-        at, holes, useful, taken = 0, [], 0, 0
+        at, useful, taken = 0, 0, 0
+        holes: list[int] = []
+        live = 0
         for size, used in allocated(lengths, allocator):
             if at + size > pool:
                 break
@@ -156,7 +162,7 @@ def fragmentation(lengths: Sequence[int] = LENGTHS, ax: Axes | None = None, *, p
                 ax.barh(row, used, left=at, height=0.56, color=style.BLUE, edgecolor="white")
                 ax.barh(row, size - used, left=at + used, height=0.56, color=style.ORANGE, hatch="//",
                         edgecolor="white")
-                useful, taken = useful + used, taken + size
+                useful, taken, live = useful + used, taken + size, live + 1
             else:
                 holes.append(size)
                 ax.barh(row, size, left=at, height=0.56, color=style.LIGHT, edgecolor=style.GREY)
@@ -164,28 +170,27 @@ def fragmentation(lengths: Sequence[int] = LENGTHS, ax: Axes | None = None, *, p
         if at < pool:
             ax.barh(row, pool - at, left=at, height=0.56, color=style.LIGHT, edgecolor=style.GREY)
             holes.append(pool - at)
-        ax.text(pool * 1.015, row, _verdict(useful, taken, holes, request, allocator), va="center", fontsize=8.5)
-    for colour, text, hatch in ((style.BLUE, "used", None), (style.ORANGE, "allocated in vain", "//"),
-                                (style.LIGHT, "free", None)):
-        ax.bar(0, 0, color=colour, hatch=hatch, edgecolor="white" if text != "free" else style.GREY, label=text)
+        ax.text(pool * 1.015, row, 
+                f"holds {live} of {sum(n > 0 for n in lengths)}, {forms.allocation_efficiency(useful, taken):.0%} of it "
+                f"used\n{_verdict(holes, request, allocator)}", va="center", fontsize=8.5)
     ax.set_yticks(range(3), list(names.values()))
     ax.invert_yaxis()
-    ax.set_xlim(0, pool * 1.36)
+    ax.set_xlim(0, pool * 1.42)
     marks = range(0, pool + 1, pool // 4)
     ax.set_xticks(list(marks), [style.tokens(mark) if mark else "0" for mark in marks])
     ax.grid(visible=False)
     style.label(ax, f"Fragmentation: room for {request:,} more tokens?", "place in the pool (tokens)")
-    ax.xaxis.set_label_coords(0.37, -0.13)
-    ax.legend(loc="upper left", bbox_to_anchor=(0.0, -0.2), ncols=3)
+    ax.xaxis.set_label_coords(0.5 / 1.42, -0.13)
+    style.legend(ax, below=True, handles=style.patches({
+        "used": (style.BLUE, None), "allocated in vain": (style.ORANGE, "//"), "free": (style.LIGHT, None)}))
     return ax
 
 
-def _verdict(useful: int, taken: int, holes: Sequence[int], request: int, allocator: str) -> str:
+def _verdict(holes: Sequence[int], request: int, allocator: str) -> str:
     need = allocated([request], allocator)[0][0]
-    share = forms.allocation_efficiency(useful, taken)
     lost = 0.0 if allocator == "paged" else forms.external_fragmentation(holes, need)
     fits = sum(holes) >= need if allocator == "paged" else forms.first_fit(holes, need) is not None
-    return (f"{share:.0%} of allocated is used\n{lost:.0%} of free is unusable\n"
+    return (f"{lost:.0%} of free is in too small holes\n"
             f"{style.tokens(need) if need % 1024 == 0 else f'{need:,}'} asked, {style.tokens(sum(holes))} free: "
             f"{'fits' if fits else 'does not fit'}")
 
@@ -220,5 +225,5 @@ def reallocation(ax: Axes | None = None, *, tokens: int = 4_500, initial: int = 
     ax.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     ax.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     style.label(ax, "Reallocation", "length of the sequence (tokens)", "memory held (token slots)")
-    ax.legend(loc="upper left")
+    ax.legend(loc="upper left", frameon=False, fontsize=8.5)
     return ax

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 #: Bins a time axis is divided into.
-BINS = 240
+BINS = 180
 #: What the pool's stack shows, from the bottom, and the cumulative columns behind each kind. Whether a dormant block
 #: will be found again shows only later, so both kinds of dormancy are one over time.
 POOL_KINDS: Mapping[str, tuple[str, ...]] = {
@@ -58,8 +58,9 @@ def _stack(ax: Axes, edges: NDArray[Any], parts: Mapping[str, NDArray[Any]], sca
     base = np.zeros(len(edges))
     for name, values in parts.items():
         top = base + np.append(values, values[-1:])
-        ax.fill_between(edges / scale, base, top, step="post", color=style.COLOURS[name], linewidth=0.3,
-                        edgecolor="white", hatch=style.HATCHES.get(name), label=_DORMANT.get(name) or LABELS[name])
+        ax.fill_between(edges / scale, base, top, step="post", facecolor=style.COLOURS[name], linewidth=0,
+                        edgecolor="#00000055", hatch=style.HATCHES.get(name),
+                        label=_DORMANT.get(name) or LABELS[name])
         base = top
 
 
@@ -98,7 +99,8 @@ def gpu_use(timeline: pd.DataFrame, ax: Axes | None = None, *, warmup_s: float |
     ax = style.axes(ax)
     timeline = _one(timeline)
     edges = _edges(timeline)
-    parts = {use: np.clip(grown(timeline, [f"gpu_{use}_cum_s"], edges), 0, None) for use in GPU_USES}
+    parts = {use: np.clip(grown(timeline, [f"gpu_{use}_cum_s"], edges), 0, None)
+             for use in sorted(GPU_USES, key=lambda use: (use == "idle", use != "decode"))}
     whole = np.maximum(np.sum(list(parts.values()), axis=0), 1e-12)
     scale, name = style.time_scale(float(edges[-1]))
     _stack(ax, edges, {use: 100 * values / whole for use, values in parts.items()
@@ -191,13 +193,15 @@ def link_use(timeline: pd.DataFrame, ax: Axes | None = None, *, warmup_s: float 
     edges = _edges(timeline)
     scale, name = style.time_scale(float(edges[-1]))
     replicas = max(timeline["replica"].nunique(), 1)
-    for column, text, colour, dash in (("link_out_cum_s", "to the host", style.ORANGE, "-"),
-                                       ("link_in_cum_s", "from the host", style.BLUE, "--")):
+    for column, text, colour, dash in (("link_in_cum_s", "from the host", style.BLUE, "-"),
+                                       ("link_out_cum_s", "to the host", style.ORANGE, "-")):
         busy = grown(timeline, [column], edges) / np.diff(edges) / replicas
         ax.step(edges / scale, 100 * np.append(busy, busy[-1:]), where="post", color=colour, linestyle=dash,
                 label=text, linewidth=1.3)
     _time_axis(ax, edges, scale, warmup_s)
-    ax.set_ylim(bottom=0)
+    ax.set_ylim(0, max(1.0, ax.get_ylim()[1]))
+    if not timeline[["link_out_cum_s", "link_in_cum_s"]].to_numpy().any():
+        ax.text(0.5, 0.5, "nothing moved", transform=ax.transAxes, ha="center", color=style.GREY)
     style.label(ax, "Host link", f"simulated time ({name})", "busy (%)")
     style.legend(ax)
     return ax
@@ -242,13 +246,15 @@ def _cdf(ax: Axes, title: str, x: str, y: str, limits: Mapping[str, float] | Non
     ax.set_xscale("log")
     for text, limit in (limits or {}).items():
         ax.axvline(limit, color=style.BLACK, linestyle=":", linewidth=1.2, label=text)
-    for percentile in (50, 95, 99):
-        ax.axhline(percentile, color=style.GREY, linewidth=0.5, zorder=0.5)
-    ax.set_yticks([0, 25, 50, 75, 95], ["0", "25", "50", "75", "95"])
+    for percentile, align in ((50, "center"), (95, "top"), (99, "bottom")):
+        ax.axhline(percentile, color=style.GREY, linewidth=0.7, zorder=0.5)
+        ax.text(1.005, percentile, f"p{percentile}", transform=ax.get_yaxis_transform(), fontsize=7.5, va=align,
+                color=style.GREY)
     ax.set_ylim(0, 100.5)
     style.seconds_axis(ax.xaxis)
     style.label(ax, title, x, y)
-    style.legend(ax)
+    if len(ax.get_legend_handles_labels()[0]) > 1:
+        ax.legend(loc="lower right", frameon=False, fontsize=8.5)
 
 
 def pauses(pauses: pd.DataFrame, ax: Axes | None = None, *, most: int = 2500) -> Axes:

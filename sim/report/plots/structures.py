@@ -21,22 +21,21 @@ STATES: Mapping[str, str] = {"in use": style.BLUE, "kept": style.ORANGE, "dorman
 
 
 def forked(tokens: int = 100, block: int = 16) -> dict[str, list[int]]:
-    """Return block tables of a sequence, of a child right after a fork, and of one that has written a token.
+    """Return block tables of a sequence and of a child forked from it that has written one token.
 
-    Physical numbers are scattered, as a free list hands them out; the third table has its own copy of the tail when
-    the tail is partly filled (copy-on-write), a new block when it is not.
+    Physical numbers are scattered, as a free list hands them out. Up to its first write the child's table is its
+    parent's. Then it has its own copy of the tail when the tail is partly filled (copy-on-write), else a new block.
     """
     count = blocks_needed(tokens, block)
     parent = [(7 * n + 3) % 16 for n in range(count)]
     whole, tail = full_blocks(tokens, block)
     fresh = next(number for number in range(64) if number not in parent)
-    return {"parent": parent, "child, after the fork": list(parent),
-            "child, after its first write": [*parent[:whole], fresh] if tail else [*parent, fresh]}
+    return {"parent": parent, "child, after its\nfirst write": [*parent[:whole], fresh] if tail else [*parent, fresh]}
 
 
 def block_table(tables: Mapping[str, Sequence[int]] | None = None, ax: Axes | None = None, *, tokens: int = 100,
                 block: int = 16, pool: int = 16) -> Axes:
-    """Draw block tables over the physical blocks they point to, with each block's number of users.
+    """Draw two block tables, above and below the physical blocks they point to, with each block's number of users.
 
     Parameters
     ----------
@@ -49,30 +48,28 @@ def block_table(tables: Mapping[str, Sequence[int]] | None = None, ax: Axes | No
     pool
         Physical blocks drawn.
     """
-    ax = style.axes(ax, width=7.4, height=4.0)
+    ax = style.axes(ax, width=7.4, height=3.2)
     given = forked(tokens, block) if tables is None else tables
     users: dict[int, int] = {}
-    height = 1.35
-    for row, (name, entries) in enumerate(given.items()):
-        y = height * (len(given) - row) + 0.9
-        ax.text(-0.3, y + 0.25, name, ha="right", va="center", fontsize=9)
+    for (name, entries), y, side, colour, dash in zip(given.items(), (2.6, -2.4), (0, 1), (style.BLUE, style.RED),
+                                                      ("-", "--"), strict=False):
+        ax.text(-0.3, y + 0.3, name, ha="right", va="center", fontsize=9)
         for logical, physical in enumerate(entries):
             users[physical] = users.get(physical, 0) + 1
-            x = logical + (pool - 9) / 2
-            _cell(ax, x, y, 0.5, style.SERIES[row % 7], str(physical), "white")
-            ax.plot([x + 0.45, physical + 0.45], [y, 0.62], color=style.SERIES[row % 7], linewidth=0.9,
-                    alpha=0.65, linestyle=style.DASHES[row % 7])
+            x = logical * 1.25 + (pool - 1.25 * len(entries)) / 2
+            _cell(ax, x, y, 0.6, colour, str(physical), "white")
+            ax.plot([x + 0.45, physical + 0.45], [y + 0.6 * side, 0.62 * (1 - side)], color=colour, linewidth=1,
+                    linestyle=dash)
     for physical in range(pool):
         count = users.get(physical, 0)
         colour = "white" if not count else style.SKY if count > 1 else "#D6E9F8"
-        _cell(ax, physical, 0, 0.62, colour, f"{physical}", style.BLACK)
-        ax.text(physical + 0.45, -0.3, f"{count}" if count else "free", ha="center", va="center", fontsize=8.5,
-                color=style.INK)
+        _cell(ax, physical, 0, 0.62, colour, f"{physical}", style.GREY if not count else style.BLACK)
     ax.text(-0.3, 0.31, "physical blocks", ha="right", va="center", fontsize=9)
-    ax.text(-0.3, -0.3, "users", ha="right", va="center", fontsize=9)
-    _bare(ax, (-4.7, pool), (-0.6, height * len(given) + 1.7))
+    _bare(ax, (-3.6, pool + 0.1), (-2.6, 3.4))
     whole, tail = full_blocks(tokens, block)
-    ax.set_title(f"Block tables: {tokens} tokens are {whole} full blocks of {block} and {tail} tokens in a tail")
+    style.label(ax, f"Block tables after a fork: {tokens} tokens = {whole} full blocks of {block} + {tail} in a tail")
+    style.legend(ax, below=True, handles=style.patches({
+        "two users": (style.SKY, None), "one user": ("#D6E9F8", None), "free": ("white", None)}))
     return ax
 
 
@@ -150,17 +147,15 @@ def prefix_tree(spans: pd.DataFrame, ax: Axes | None = None, *, title: str = "Pr
             ax.plot([starts[label]] * 2, [rows[parent] + 0.31, rows[label] - 0.31], color=style.INK, linewidth=1,
                     linestyle=":")
     seen = set(spans["state"])
-    for state, colour in STATES.items():
-        if state in seen:
-            ax.bar(0, 0, color=colour, edgecolor=style.GREY if state == "evicted" else style.INK, label=state,
-                   hatch=style.HATCHES.get(state), linestyle="--" if state == "evicted" else "-")
+    handles = style.patches({state: (colour, style.HATCHES.get(state)) for state, colour in STATES.items()
+                             if state in seen})
     ax.set_yticks(list(rows.values()), list(rows))
     ax.invert_yaxis()
     ax.set_xlim(left=0)
     ax.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     ax.grid(axis="y", visible=False)
     style.label(ax, title, "position in the prompt (tokens)")
-    style.legend(ax)
+    style.legend(ax, handles=handles)
     return ax
 
 
@@ -194,43 +189,37 @@ def tiers(node: str | NodeProfile = "dgx-h100", ax: Axes | None = None) -> Axes:
     from sim.report.catalogue import amount, rate
 
     at = named(node) if isinstance(node, str) else node
-    ax = style.axes(ax, width=7.4, height=2.7)
+    ax = style.axes(ax, width=7.4, height=2.9)
     link = at.host_link
-    boxes = [(f"HBM\n{at.gpus} x {amount(at.gpu.hbm_bytes)}\n{rate(at.gpu.hbm_Bps)} each", style.SKY)]
-    arrows = [(f"{link.kind}", f"out {rate(link.out_Bps)} a GPU", f"in {rate(link.in_Bps)} a GPU")]
-    boxes.append((f"host DRAM\n{amount(at.host_dram_bytes)}\n{rate(at.host_dram_Bps)}" if at.host_dram_Bps else
-                  f"host DRAM\n{amount(at.host_dram_bytes)}", "#D6E9F8"))
-    if at.nvme_read_Bps:
-        boxes.append((f"NVMe\n{at.nvme_bytes / 1e12:.3g} TB", style.YELLOW))
-        arrows.append(("all drives", f"write {rate(at.nvme_write_Bps)}", f"read {rate(at.nvme_read_Bps)}"))
+    far = [("NVMe", f"{at.nvme_bytes / 1e12:.3g} TB", "all drives", f"write {rate(at.nvme_write_Bps)}",
+            f"read {rate(at.nvme_read_Bps)}")] if at.nvme_read_Bps else []
     if at.nic_Bps:
-        boxes.append(("remote\nother nodes", style.LIGHT))
-        arrows.append(("all adapters", f"out {rate(at.nic_Bps)}", f"in {rate(at.nic_Bps)}"))
-    _chain(ax, boxes, arrows, branch=bool(at.nvme_read_Bps and at.nic_Bps))
-    ax.set_title(f"Tiers of a {at.name}")
+        far.append(("remote", "other nodes", "all adapters", f"out {rate(at.nic_Bps)}", f"in {rate(at.nic_Bps)}"))
+    height = 1.9 * max(len(far), 1) - 0.5
+    _box(ax, 0.0, 0.0, height, f"HBM\n{at.gpus} x {amount(at.gpu.hbm_bytes)}\n{rate(at.gpu.hbm_Bps)} each", style.SKY)
+    own = f"\n{rate(at.host_dram_Bps)}" if at.host_dram_Bps else ""
+    _box(ax, 4.6, 0.0, height, f"host DRAM\n{amount(at.host_dram_bytes)}{own}", "#D6E9F8")
+    _arrows(ax, 2.1, height / 2, link.kind, f"out {rate(link.out_Bps)} a GPU", f"in {rate(link.in_Bps)} a GPU")
+    for row, (name, size, how, out, back) in enumerate(reversed(far)):
+        _box(ax, 9.2, 1.9 * row, 1.4, f"{name}\n{size}", style.LIGHT)
+        _arrows(ax, 6.7, 1.9 * row + 0.7, how, out, back)
+    _bare(ax, (-0.2, 11.4 if far else 6.8), (-0.2, height + 0.25))
+    style.label(ax, f"Tiers of a {at.name}")
     return ax
 
 
-def _chain(ax: Axes, boxes: Sequence[tuple[str, str]], arrows: Sequence[tuple[str, str, str]], *,
-           branch: bool) -> None:
-    """Draw boxes from left to right; with `branch` the last two both hang on the second."""
+def _box(ax: Axes, x: float, y: float, height: float, text: str, colour: str) -> None:
     from matplotlib.patches import FancyBboxPatch
 
-    places = [(0.0, 1.0), (4.6, 1.0)] + ([(9.2, 2.05), (9.2, -0.05)] if branch else [(9.2, 1.0)][:len(boxes) - 2])
-    for (text, colour), (x, y) in zip(boxes, places, strict=True):
-        ax.add_patch(FancyBboxPatch((x, y), 2.0, 1.3, boxstyle="round,pad=0.04,rounding_size=0.1", facecolor=colour,
-                                    edgecolor=style.INK))
-        ax.text(x + 1.0, y + 0.65, text, ha="center", va="center", fontsize=9)
-    for (kind, out, back), (x, y), start in zip(arrows, places[1:], (places[0], places[1], places[1]), strict=False):
-        begin, lift = start[0] + 2.08, (y - start[1]) * 0.55
-        for text, shift, ends, side in ((out, 0.17, (begin, x - 0.08), "bottom"), (back, -0.17, (x - 0.08, begin),
-                                                                                  "top")):
-            ys = (start[1] + 0.65 + lift * 0.3 + shift, y + 0.65 + shift)
-            ax.annotate("", (ends[1], ys[1] if ends[1] > ends[0] else ys[0]),
-                        (ends[0], ys[0] if ends[1] > ends[0] else ys[1]),
-                        arrowprops={"arrowstyle": "-|>", "color": style.INK, "linewidth": 1.3})
-            ax.text((begin + x) / 2, sum(ys) / 2 + (0.06 if shift > 0 else -0.06) + (0.28 if shift > 0 else -0.28)
-                    * bool(lift), text, ha="center", va=side, fontsize=8.5)
-        ax.text((begin + x) / 2, (start[1] + y) / 2 + 0.65 + 0.55 + 0.5 * (lift > 0) - 1.7 * (lift < 0), kind,
-                ha="center", va="center", fontsize=8.5, style="italic", color=style.INK)
-    _bare(ax, (-0.2, 11.4), (-0.35, 3.6) if branch else (0.5, 2.8))
+    ax.add_patch(FancyBboxPatch((x, y), 2.0, height, boxstyle="round,pad=0.04,rounding_size=0.1", facecolor=colour,
+                                edgecolor=style.INK, linewidth=0.9))
+    ax.text(x + 1.0, y + height / 2, text, ha="center", va="center", fontsize=9)
+
+
+def _arrows(ax: Axes, x: float, y: float, kind: str, out: str, back: str) -> None:
+    """Draw a pair of arrows, 2.4 long, from `x` on: to the right with what goes out, to the left with what returns."""
+    for begin, end, lift, text, side in ((x, x + 2.4, 0.12, out, "bottom"), (x + 2.4, x, -0.12, back, "top")):
+        ax.annotate("", (end, y + lift), (begin, y + lift),
+                    arrowprops={"arrowstyle": "-|>", "color": style.INK, "linewidth": 1.3})
+        ax.text(x + 1.2, y + 1.5 * lift, text, ha="center", va=side, fontsize=8.5)
+    ax.text(x + 1.2, y + 0.56, kind, ha="center", va="bottom", fontsize=8.5, style="italic", color=style.GREY)

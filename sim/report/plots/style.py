@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
@@ -70,14 +70,19 @@ def figure(width: float = 6.6, height: float = 3.4, **subplots: Any) -> tuple[Fi
 
 
 def axes(ax: Axes | None, width: float = 6.6, height: float = 3.4) -> Axes:
-    """Return `ax`, or one of a new figure (which a notebook shows when pyplot made it)."""
-    if ax is not None:
-        return ax
-    import matplotlib.pyplot as plt
+    """Return `ax`, or one of a new pyplot figure, dressed in the house style whoever made it."""
+    if ax is None:
+        import matplotlib.pyplot as plt
 
-    with context():
-        made: Axes = plt.subplots(figsize=(width, height))[1]
-        return made
+        with context():
+            ax = plt.subplots(figsize=(width, height))[1]
+    assert ax is not None
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.spines[["left", "bottom"]].set_color(GREY)
+    ax.set_axisbelow(True)
+    ax.grid(visible=True, color="#DDDDDD", linewidth=0.6)
+    ax.tick_params(colors=INK, labelsize=9)
+    return ax
 
 
 def svg(drawn: Figure | Axes) -> str:
@@ -93,21 +98,41 @@ def svg(drawn: Figure | Axes) -> str:
 def label(ax: Axes, title: str = "", x: str = "", y: str = "") -> None:
     """Set what is given of title and axis labels; a label names its unit."""
     if title:
-        ax.set_title(title)
+        ax.set_title(title, loc="left", fontsize=10.5, fontweight="bold", pad=8)
     if x:
-        ax.set_xlabel(x)
+        ax.set_xlabel(x, fontsize=9.5, color=INK)
     if y:
-        ax.set_ylabel(y)
+        ax.set_ylabel(y, fontsize=9.5, color=INK)
 
 
-def legend(ax: Axes, *, reverse: bool = False, title: str | None = None, columns: int = 1) -> None:
-    """Put the legend to the right of the axes, in the order of a stack when `reverse`."""
-    handles, labels = ax.get_legend_handles_labels()
-    if not labels:
+def legend(ax: Axes, *, reverse: bool = False, title: str | None = None, handles: Sequence[Any] = (),
+           below: bool = False) -> None:
+    """Put the legend to the right of the axes (or in one row below), in the order of a stack when `reverse`.
+
+    `handles` stand in for the artists that carry labels.
+    """
+    found = list(handles) or ax.get_legend_handles_labels()[0]
+    if not found:
         return
-    step = -1 if reverse else 1
-    ax.legend(handles[::step], labels[::step], loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0.0,
-              title=title, ncols=columns, alignment="left")
+    place: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0)}
+    if below:
+        place = {"loc": "upper left", "bbox_to_anchor": (0.0, -0.5 / ax.get_position().height / _height(ax)),
+                 "ncols": len(found)}
+    ax.legend(handles=found[::-1] if reverse else found, borderaxespad=0.0, title=title, alignment="left",
+              frameon=False, fontsize=8.5, **place)
+
+
+def _height(ax: Axes) -> float:
+    """Return the height of a figure in inches."""
+    return float(ax.figure.get_figure(root=True).get_size_inches()[1])
+
+
+def patches(kinds: Mapping[str, tuple[str, str | None]]) -> list[Any]:
+    """Return legend handles for areas: text -> colour and hatch."""
+    from matplotlib.patches import Patch
+
+    return [Patch(facecolor=colour, hatch=hatch, edgecolor=GREY if colour in ("white", LIGHT) else "white", label=text)
+            for text, (colour, hatch) in kinds.items()]
 
 
 def time_scale(end_s: float) -> tuple[float, str]:

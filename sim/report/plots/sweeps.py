@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sim.metrics.wording import number, seconds, usd
+from sim.metrics.wording import number, percent, seconds, usd
 from sim.report.plots import style
 
 if TYPE_CHECKING:
@@ -17,18 +17,23 @@ if TYPE_CHECKING:
 
 def said(column: str) -> Callable[[float | None], str]:
     """Return how figures of a column are written, by the unit in its name."""
-    last = column.rsplit(".", 1)[-1]
-    if column.startswith("usd") or ".usd" in column:
+    if column.startswith("usd"):
         return usd
-    timed = column.endswith("_s") or any(part.endswith("_s") and "per_s" not in part for part in column.split("."))
-    return seconds if timed and not last.endswith("per_s") else number
+    if column.startswith(("hit_rate", "goodput")) or "_share_" in column:
+        return percent
+    return seconds if column.endswith("_s") and not column.endswith(("per_s", "GB_s")) else number
 
 
 def unit(column: str) -> str:
-    """Return a column's name with the unit its name carries."""
-    if said(column) is usd:
-        return f"{column} (USD)"
-    return f"{column} (s)" if said(column) is seconds else column
+    """Return a column's name in words, with its unit."""
+    write = said(column)
+    if write is usd:
+        return f"{column.replace('usd_per_', 'USD per ').replace('Mtok', 'million tokens,').replace('_', ' ')}"
+    if write is percent:
+        return f"{column.replace('_', ' ')} (%)"
+    if write is seconds:
+        return f"{column.removesuffix('_s').replace('_', ' ')} (s)"
+    return column.replace("_per_s", " per second").replace("_", " ") if "." not in column else column
 
 
 def _categories(points: pd.DataFrame, column: str) -> list[Any]:
@@ -165,7 +170,7 @@ def front(cost: Sequence[float], latency: Sequence[float]) -> list[int]:
     return chosen
 
 
-def pareto(points: pd.DataFrame, cost: str = "usd_per_trajectory", latency: str = "ttft_s.resumed.p95",
+def pareto(points: pd.DataFrame, cost: str = "usd_per_trajectory", latency: str = "ttft_resumed_p95_s",
            by: str | None = None, label: str | None = None, ax: Axes | None = None) -> Axes:
     """Draw cost against latency and the front of points that nothing beats in both.
 

@@ -61,7 +61,7 @@ def step_lengths(prompt: int = 4_096, chunks: Sequence[int] = (512,), ax: Axes |
     """
     lanes = [prompt, *chunks]
     ax = style.axes(ax, width=7.4, height=1.3 + 0.75 * len(lanes))
-    colours = {"decode": (style.BLUE, None), "prefill": (style.RED, "//"), "both": (style.SKY, None)}
+    colours: dict[str, tuple[str, str | None]] = {"decode": (style.BLUE, None), "prefill": (style.RED, "//"), "both": (style.SKY, None)}
     ends = []
     for row, chunk in enumerate(lanes):
         at = 0.0
@@ -72,14 +72,13 @@ def step_lengths(prompt: int = 4_096, chunks: Sequence[int] = (512,), ax: Axes |
         ends.append(at)
         longest = max(length for length, _ in steps_of(prompt, chunk, **model))
         ax.text(at + 0.015 * max(ends), row, f"longest gap\n{seconds(longest)}", va="center", fontsize=8.5)
-    for text, kind in (("decode only", "decode"), ("decode and a chunk", "both"), ("prefill only", "prefill")):
-        ax.bar(0, 0, color=colours[kind][0], hatch=colours[kind][1], edgecolor="white", label=text)
     ax.set_yticks(range(len(lanes)), ["whole prompt\nat once", *(f"chunks of\n{chunk}" for chunk in chunks)])
     ax.invert_yaxis()
-    ax.set_xlim(0, max(ends) * 1.14)
+    ax.set_xlim(0, max(ends) * 1.17)
     ax.grid(axis="y", visible=False)
     style.label(ax, f"A prompt of {prompt:,} tokens joins a running batch", "time (s); one bar a step")
-    ax.legend(loc="upper left", bbox_to_anchor=(0.0, -0.24 - 0.06 * (len(lanes) < 3)), ncols=3)
+    style.legend(ax, below=True, handles=style.patches({
+        "decode only": colours["decode"], "decode and a chunk": colours["both"], "prefill only": colours["prefill"]}))
     return ax
 
 
@@ -165,7 +164,7 @@ def break_even(ax: Axes | None = None, *, place: Deployment | None = None, mu_dr
     ax.set_yscale("log")
     style.tokens_axis(ax.xaxis)
     style.seconds_axis(ax.yaxis)
-    style.label(ax, f"{pause.place.model.name} on {node.name}", "context (tokens, log scale)", "time (log scale)")
+    style.label(ax, f"Cost of a pause: {pause.place.model.name} on {node.name}", "context (tokens, log scale)", "time (log scale)")
     style.legend(ax)
     return ax
 

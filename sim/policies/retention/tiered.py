@@ -1,0 +1,46 @@
+"""Tiered: the longer the wait, the further down the context goes."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from sim.policies.retention.base import DROP, KEEP, Decision, PauseView, RetentionConfig
+from sim.units import Seconds
+
+
+class Tiered(RetentionConfig):
+    """Choose by the expected wait: HBM, then DRAM, then NVMe, and beyond that drop.
+
+    A tier that does not exist or has no room is passed over for the next one down.
+    """
+
+    policy: Literal["tiered"] = "tiered"
+    """Name of the policy."""
+    hbm_below: Seconds = Field(2.0, ge=0)
+    """Waits expected to be shorter stay in HBM."""
+    dram_below: Seconds = Field(120.0, ge=0)
+    """Waits expected to be shorter go to DRAM."""
+    nvme_below: Seconds = Field(3600.0, ge=0)
+    """Waits expected to be shorter go to NVMe; longer ones are dropped."""
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if not self.hbm_below <= self.dram_below <= self.nvme_below:
+            raise ValueError("hbm_below, dram_below and nvme_below must not decrease")
+        return self
+
+    def decide(self, pause: PauseView) -> Decision:
+        """Return the place the expected wait belongs to."""
+        wait_s = pause.wait.mean()
+        if wait_s < self.hbm_below:
+            return KEEP
+        if wait_s < self.dram_below and pause.room_in("dram"):
+            return Decision("offload", "dram")
+        if wait_s < self.nvme_below:
+            if pause.room_in("nvme"):
+                return Decision("offload", "nvme")
+            if pause.room_in("dram"):
+                return Decision("offload", "dram")
+        return DROP

@@ -1,0 +1,146 @@
+"""Where a capacity search begins: closed forms on what the agents ask for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sim.analytic import sizing
+
+if TYPE_CHECKING:
+    from sim.scenario.deployment import Deployment
+    from sim.scenario.model import Scenario
+    from sim.timing.base import StepCost
+
+#: Trajectories that are looked at.
+SAMPLE = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What a trajectory asks for, on average.
+
+    Attributes
+    ----------
+    context_tokens, shared_tokens
+        Prompt and output of a turn, and how much of it other trajectories have computed before.
+    turns, output_tokens, wait_s
+        Turns, tokens generated and time in pauses.
+    prompts
+        Of the trajectories looked at: (new tokens, tokens found) of every turn.
+    trajectories
+        How many were looked at.
+    """
+
+    context_tokens: float
+    shared_tokens: float
+    turns: float
+    output_tokens: float
+    wait_s: float
+    prompts: list[tuple[int, int]]
+    trajectories: int
+
+
+def demand(scenario: Scenario) -> Demand:
+    """Look at the first trajectories of a workload."""
+    import workloads
+    from workloads.stats import InfiniteCache, in_order
+
+    cache = InfiniteCache()
+    contexts: list[int] = []
+    shared: list[int] = []
+    prompts: list[tuple[int, int]] = []
+    output = count = 0
+    wait_s = 0.0
+    for trajectory in islice(workloads.build(scenario.workload, Path()).trajectories(scenario.seed, 0), SAMPLE):
+        for position, turn in enumerate(in_order(trajectory)):
+            found = cache.match(turn.stream, turn.prompt_tokens)
+            cache.add(turn.stream, turn.prompt_tokens + turn.kept_output)
+            prompts.append((turn.prompt_tokens - found, found))
+            contexts.append(turn.prompt_tokens + turn.output_tokens)
+            if position == 0 and count:
+                shared.append(found)
+            output += turn.output_tokens
+            wait_s += turn.wait_s
+        count += 1
+    n = max(count, 1)
+    return Demand(sum(contexts) / max(len(contexts), 1), sum(shared) / max(len(shared), 1), len(contexts) / n,
+                  output / n, wait_s / n, prompts, n)
+
+
+@dataclass(frozen=True, slots=True)
+class Ceilings:
+    """What closed forms say of all replicas together.
+
+    Attributes
+    ----------
+    contexts
+        Contexts that their pools hold side by side.
+    rate
+        Trajectories a second that they could compute, always busy.
+    life_s
+        Time a trajectory takes when it is alone.
+    active_s
+        The part of it outside pauses.
+    """
+
+    contexts: int
+    rate: float
+    life_s: float
+    active_s: float
+
+
+def ceilings(scenario: Scenario, asked: Demand) -> Ceilings:
+    """Work out how many contexts fit, and how fast they can be served."""
+    from sim.scenario.deployment import deploy
+    from sim.timing import build
+
+    place = deploy(scenario)
+    cost = build(scenario.timing, place)
+    block = place.block_size
+    common = int(asked.shared_tokens) // block * place.block_bytes
+    whole = place.trajectory_bytes(max(round(asked.context_tokens), 1))
+    fit = sizing.shared_concurrency(place.pool_blocks * place.block_bytes, common, max(whole - common, 1),
+                                    scenario.engine.headroom)
+    batch = max(1, min(fit, scenario.engine.schedule.max_seqs))
+    prefill_s = _prefill_s(scenario, place, cost, asked)
+    decode_s = asked.output_tokens * cost.step(batch, round(batch * asked.context_tokens)) / batch
+    alone_s = asked.output_tokens * cost.step(1, round(asked.context_tokens))
+    busy_s = max(prefill_s + decode_s, 1e-12)
+    return Ceilings(fit * place.replicas, place.replicas / busy_s, asked.wait_s + prefill_s + alone_s,
+                    prefill_s + alone_s)
+
+
+def _prefill_s(scenario: Scenario, place: Deployment, cost: StepCost, asked: Demand) -> float:
+    """Return the time a trajectory's prompts take; a step's fixed part counts only as far as a prompt fills it."""
+    schedule = scenario.engine.schedule
+    budget = schedule.token_budget if schedule.policy == "chunked" else 1 << 30
+    total = 0.0
+    for new, found in asked.prompts:
+        past = found
+        while new > 0:
+            chunk = min(new, budget)
+            total += cost.step(0, 0, [(chunk, past)]) * min(1.0, chunk / min(budget, 8192))
+            past, new = past + chunk, new - chunk
+    return total / asked.trajectories
+
+
+def guess(scenario: Scenario, find: str, asked: Demand, load: float) -> float:
+    """Return where to begin the search for `find`.
+
+    Parameters
+    ----------
+    load
+        The scenario's own load: trajectories alive, or trajectories a second.
+    """
+    most = ceilings(scenario, asked)
+    held = most.contexts if scenario.retention.policy == "keep" else most.contexts * most.life_s / max(
+        most.active_s, 1e-9)
+    if find == "rate":
+        return max(min(most.rate, held / most.life_s) * 0.8, 1e-9)
+    alive = max(min(held, most.rate * most.life_s), 1.0)
+    if find == "concurrency":
+        return alive
+    return max(load / alive, 0.0)
