@@ -144,7 +144,8 @@ def _full(table: pd.DataFrame) -> pd.DataFrame:
 def _all_reduce(table: pd.DataFrame) -> pd.DataFrame:
     if "backend" in table and table["backend"].str.contains("graph").any():
         table = table[table["backend"].str.contains("graph")]
-    return _named(table.assign(bytes=table["message_size"]), {"num_gpus": "gpus", "bytes": "bytes"})
+    # The collection counts a message in elements of 16 bits.
+    return _named(table.assign(bytes=2 * table["message_size"]), {"num_gpus": "gpus", "bytes": "bytes"})
 
 
 def _moe(table: pd.DataFrame) -> pd.DataFrame:

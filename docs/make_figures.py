@@ -65,9 +65,9 @@ def _mark_full(ax: Axes, result: Any) -> None:
     full = timeline[timeline["dram_bytes"] > 0.98 * result.scenario.tiers.dram.capacity]
     if len(full):
         hour = full["time_s"].iloc[0] / 3600
-        ax.axvline(hour, color="black", linewidth=1.2, linestyle=":")
-        ax.annotate("host DRAM is full", (hour, ax.get_ylim()[1]), xytext=(4, -12), textcoords="offset points",
-                    fontsize=8.5, bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5})
+        ax.axvline(hour, color="black", linewidth=1.4, linestyle=":")
+        ax.annotate("from here on\nhost DRAM is full", (hour, 0), xytext=(5, 8), textcoords="offset points",
+                    color="white", fontsize=9, fontweight="bold")
 
 
 def _one_legend(made: Figure, axes: Sequence[Axes]) -> None:
@@ -82,7 +82,7 @@ def _one_legend(made: Figure, axes: Sequence[Axes]) -> None:
 
 def agents(path: Path, jobs: int) -> None:
     """Draw resumed TTFT and finished trajectories against the number of agents."""
-    points = _points(jobs); points.to_csv("/tmp/figs/points.csv")
+    points = _points(jobs)
     print(points.pivot(index="agents", columns="policy", values="ttft_resumed_p95_s").to_string(float_format="%.2f"))
     draw_agents(points, path)
 
@@ -127,10 +127,11 @@ def _draw_agents(points: pd.DataFrame, left: Axes, right: Axes) -> None:
         left.plot(rows["agents"], rows["ttft_resumed_p95_s"], **look)
         right.plot(rows["agents"], rows["turns_per_s"], **look)
     left.set_yscale("log")
-    style.seconds_axis(left.yaxis)
-    style.label(left, "How long a turn waits when its tool returns", "agents alive",
-                "TTFT of resumed turns, p95 (log scale)")
-    style.label(right, "How much gets done", "agents alive", "turns finished per second")
+    left.set_ylim(bottom=1)
+    left.set_yticks([1, 2, 5, 10, 30, 60, 300, 600], ["1 s", "2 s", "5 s", "10 s", "30 s", "1 min", "5 min", "10 min"])
+    left.minorticks_off()
+    style.label(left, "Wait after a tool's return", "agents alive", "TTFT of resumed turns, p95 (log scale)")
+    style.label(right, "Work done", "agents alive", "turns finished per second")
     right.set_ylim(bottom=0)
     for ax in (left, right):
         ax.set_xlim(left=0)

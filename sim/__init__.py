@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from sim.sweep.sweeping import SweepResult, sweep
 
 __all__ = ["InputError", "Result", "Scenario", "SizeResult", "SweepResult", "envelope", "explain", "load", "pareto",
-           "run", "size", "sweep"]
+           "plots", "run", "size", "sweep"]
 
 _HOMES = {"InputError": "sim.errors", "Result": "sim.sweep.result", "Scenario": "sim.scenario.model",
           "SizeResult": "sim.sweep.sizing", "SweepResult": "sim.sweep.sweeping", "envelope": "sim.sweep.envelope",
           "explain": "sim.scenario.explain", "load": "sim.sweep.run", "pareto": "sim.sweep.envelope",
-          "run": "sim.sweep.run", "size": "sim.sweep.sizing"}
+          "plots": "sim.report", "run": "sim.sweep.run", "size": "sim.sweep.sizing"}
 
 
 def __getattr__(name: str) -> Any:

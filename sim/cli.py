@@ -20,6 +20,7 @@ Source = Annotated[Path, Parameter(help="The scenario's file.")]
 Set = Annotated[tuple[str, ...], Parameter(name="--set", negative="", show_default=False,
                                            help="Override a field: a.b=value; repeats.")]
 Out = Annotated[Path | None, Parameter(name=["--output", "-o"], help="Folder for the run's files.")]
+File = Annotated[Path | None, Parameter(name=["--output", "-o"], help="The file to write; by default next to FOLDER.")]
 AsJson = Annotated[bool, Parameter(name="--json", negative="", show_default=False,
                                    help="Print JSON instead of tables.")]
 
@@ -131,6 +132,66 @@ def run(scenario: Path, /, *, output: Out = None, set_: Set = (), seed: int | No
 
 
 @app.command
+def sweep(scenario: Path, /, *, output: Annotated[Path, Parameter(name=["--output", "-o"], help="Folder of the sweep.")],
+          set_: Set = (), replications: int | None = None, jobs: int | None = None,
+          backend: Literal["loky", "dask", "ray"] = "loky", keep: Flag = False, retry: Flag = False,
+          json: AsJson = False, force: Flag = False) -> int:
+    """Run every point of a scenario's sweep; what has finished is never run again.
+
+    Parameters
+    ----------
+    scenario
+        The scenario's file; it needs a section sweep:.
+    replications
+        Independent repetitions of each point, in place of the scenario's.
+    jobs
+        Runs at once; one a core when left out.
+    backend
+        loky: processes on this machine; dask, ray: a cluster, see docs/sweeps.md.
+    keep
+        Keep the tables of every run too, for compare and report.
+    retry
+        Run again what failed before.
+    force
+        Go on in a folder that was started with another scenario.
+    """
+    from sim.report import sweeps
+
+    result = sweeps.run(scenario, output, set_, replications=replications, jobs=jobs, backend=backend, keep=keep,
+                        retry=retry, force=force)
+    if json:
+        _print_json(sweeps.data(result))
+    else:
+        sweeps.show(result)
+    print(f"files in {output}", file=sys.stderr)
+    return 1 if result.failed == len(result.points) else 0
+
+
+@app.command
+def size(scenario: Source, /, *, find: Literal["concurrency", "rate", "replicas"] = "concurrency", set_: Set = (),
+         jobs: int | None = None, relief: Annotated[bool, Parameter(negative="--no-relief")] = True,
+         json: AsJson = False) -> None:
+    """Find the largest load that meets slo:, what binds there, and what 25 % more of each resource gives.
+
+    Parameters
+    ----------
+    find
+        What to look for: trajectories alive, trajectories a second, or the fewest replicas.
+    jobs
+        Runs at once; one a core when left out.
+    relief
+        Search again with more of each resource; --no-relief leaves that out.
+    """
+    from sim.report import sizes
+
+    result = sizes.run(scenario, find, set_, jobs=jobs, reliefs=relief)
+    if json:
+        _print_json(result.data())
+    else:
+        sizes.show(result)
+
+
+@app.command
 def compare(first: Path, /, *others: Path, json: AsJson = False) -> None:
     """Runs side by side, and the differences to the first where they served the same agents.
 
@@ -148,6 +209,41 @@ def compare(first: Path, /, *others: Path, json: AsJson = False) -> None:
         _print_json(comparison.data())
     else:
         comparing.show(comparison)
+
+
+@app.command
+def report(folder: Path, /, *, output: File = None) -> None:
+    """Write one self-contained HTML file: figures, tables, what binds and why.
+
+    Parameters
+    ----------
+    folder
+        The folder of a run or of a sweep.
+    """
+    from sim.report import html
+
+    print(html.report(folder, output))
+
+
+@app.command
+def trace(folder: Path, /, *, output: File = None, limit: int = 300, replication: int = 0) -> None:
+    """Write a run as Chrome-trace JSON, which ui.perfetto.dev opens.
+
+    Parameters
+    ----------
+    folder
+        The folder of a run.
+    limit
+        Trajectories drawn, the first to arrive; 0 for all. Counters are always of the whole run.
+    replication
+        Which repetition.
+    """
+    from sim.report import trace as tracing
+
+    written = tracing.trace(folder, output, limit=limit, replication=replication)
+    left = f", {written.left_out:,} left out (--limit 0 draws all)" if written.left_out else ""
+    print(f"{written.events:,} events, {written.trajectories:,} trajectories{left}", file=sys.stderr)
+    print(written.path)
 
 
 @hardware.command(name="list")
@@ -276,7 +372,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and leave with its status: 0 fine, 1 the run failed, 2 bad input, 130 interrupted."""
     status = 0
     try:
-        app(arguments, exit_on_error=False, print_error=False)
+        status = app(arguments, exit_on_error=False, print_error=False) or 0
         sys.stdout.flush()
     except CycloptsError as error:
         status = _fail(error, 2)

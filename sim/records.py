@@ -38,6 +38,7 @@ TURN_COLUMNS: dict[str, tuple[str, str]] = {
     "output_tokens": ("int64", "output length"),
     "hit_hbm_tokens": ("int64", "prompt tokens found in HBM"),
     "hit_dram_tokens": ("int64", "prompt tokens found in host DRAM and reloaded"),
+    "hit_nvme_tokens": ("int64", "prompt tokens found on NVMe and reloaded"),
     "ceiling_tokens": ("int64", "prompt tokens an infinite cache would have held"),
     "recomputed_tokens": ("int64", "prompt tokens computed although some earlier turn had computed them"),
     "preemptions": ("int32", "times this turn was preempted"),
@@ -71,6 +72,7 @@ PAUSE_COLUMNS: dict[str, tuple[str, str]] = {
     "private_bytes": ("int64", "their bytes over all GPUs of the replica"),
     "hold_hbm_byte_s": ("float64", "byte-seconds held in HBM during the pause"),
     "hold_dram_byte_s": ("float64", "byte-seconds held in DRAM during the pause"),
+    "hold_nvme_byte_s": ("float64", "byte-seconds held on NVMe during the pause"),
     "forced": ("bool", "a kept pause that was demoted because memory ran short"),
 }
 
@@ -101,6 +103,7 @@ TIMELINE_COLUMNS: dict[str, tuple[str, str]] = {
     "waiting": ("int32", "turns queued"),
     "alive": ("int32", "trajectories alive, over all replicas"),
     "dram_bytes": ("int64", "bytes held in host DRAM by this replica's node"),
+    "nvme_bytes": ("int64", "bytes held on NVMe by this replica's node"),
     "link_out_cum_s": ("float64", "time so far the link towards the host was busy"),
     "link_in_cum_s": ("float64", "time so far the link from the host was busy"),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
@@ -21,15 +22,37 @@ def load(name: str) -> TrajectorySpec:
     InputError
         The library has no such agent.
     """
-    import yaml
-
     names = workloads.library_names()
     if name not in names:
         raise InputError(f"is no agent of the library; known: {', '.join(names)}", field="workload.agents", got=name)
     path = workloads._library_folder() / f"{name}.yaml"
-    content: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
     try:
-        return TrajectorySpec.model_validate(content)
+        return TrajectorySpec.model_validate(content(path))
     except ValidationError as error:
         first = error.errors()[0]
         raise InputError(first["msg"], file=path, field=".".join(map(str, first["loc"]))) from error
+
+
+def content(path: Path) -> dict[str, Any]:
+    """Return the mapping in a YAML file that holds a spec or a mix.
+
+    Raises
+    ------
+    InputError
+        There is no such file, it is no YAML, or it holds something else.
+    """
+    import yaml
+
+    try:
+        found = yaml.safe_load(path.read_bytes().decode("utf-8-sig"))
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror or error}", file=path) from None
+    except UnicodeDecodeError:
+        raise InputError("is not UTF-8 text", file=path) from None
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        mark = getattr(error, "problem_mark", None)
+        raise InputError(f"is no YAML: {getattr(error, 'problem', None) or 'cannot be parsed'}", file=path,
+                         line=None if mark is None else mark.line + 1) from None
+    if not isinstance(found, dict) or "trace" in found or "file" in found:
+        raise InputError("expected the fields of a spec, or a mix", file=path)
+    return found

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag
 
+from sim.errors import InputError
 from workloads.arrivals import Arrivals
 from workloads.spec import TrajectorySpec
 
@@ -32,13 +33,48 @@ class TraceConfig(BaseModel):
     """Tokens a hash id covers, for a format that does not say; None: the format's usual (512)."""
 
 
+class Kind(BaseModel):
+    """One kind of agent in a mix."""
+
+    model_config = _CONFIG
+
+    weight: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
+    """How often it arrives, relative to the others."""
+    agents: str | TrajectorySpec
+    """A library name, or a spec."""
+
+
+class Mix(BaseModel):
+    """Several kinds of agents that arrive in one stream; each trajectory is drawn from one of them."""
+
+    model_config = _CONFIG
+
+    description: str = ""
+    """What it stands for, and where its numbers come from."""
+    mix: Annotated[tuple[Kind, ...], Field(min_length=1)]
+    """The kinds."""
+
+
 def _which(agents: Any) -> str:
-    """Tell a library name, a trace and an inline spec apart."""
+    """Tell a library name, a trace, a mix and a spec apart."""
     if isinstance(agents, str):
         return "LibraryName"
-    if isinstance(agents, TraceConfig) or (isinstance(agents, dict) and "trace" in agents):
-        return "TraceConfig"
+    for kind, key in ((TraceConfig, "trace"), (Mix, "mix")):
+        if isinstance(agents, kind) or (isinstance(agents, dict) and key in agents):
+            return kind.__name__
     return "TrajectorySpec"
+
+
+def _from_file(agents: Any) -> Any:
+    """Replace ``{file: FILE}`` by what the file holds, so that a resolved scenario stands on its own."""
+    if not isinstance(agents, dict) or "file" not in agents:
+        return agents
+    if len(agents) > 1:
+        raise InputError("takes no other field beside it; change the file, or write the spec in place", field="file",
+                         got=", ".join(key for key in map(str, agents) if key != "file"))
+    from workloads.catalogue import content
+
+    return content(Path(str(agents["file"])))
 
 
 class WorkloadConfig(BaseModel):
@@ -47,10 +83,11 @@ class WorkloadConfig(BaseModel):
     model_config = _CONFIG
 
     agents: Annotated[
-        Annotated[str, Tag("LibraryName")] | Annotated[TraceConfig, Tag("TraceConfig")]
+        Annotated[str, Tag("LibraryName")] | Annotated[TraceConfig, Tag("TraceConfig")] | Annotated[Mix, Tag("Mix")]
         | Annotated[TrajectorySpec, Tag("TrajectorySpec")],
-        Discriminator(_which),
+        Discriminator(_which), BeforeValidator(_from_file),
     ]
-    """A library name, a spec written in place, or ``{trace: FILE-or-FOLDER, format: NAME}``."""
+    """A library name, a spec or ``{mix: [...]}`` written in place or in a ``{file: FILE}``, or a recording,
+    ``{trace: FILE-or-FOLDER, format: NAME}``."""
     arrivals: Arrivals | None = None
     """None: a trace's own times; for a trace without, all its trajectories at once; for a spec, 16 always alive."""

@@ -18,7 +18,7 @@ becomes the bound, so a bound puts probability there (a tool's timeout does just
 from __future__ import annotations
 
 import math
-from functools import cached_property
+from functools import lru_cache
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
@@ -64,10 +64,9 @@ class Quantiles(Distribution):
             raise InputError("log interpolation needs values above 0", field="points", got=float(x[0]))
         return self
 
-    @cached_property
+    @property
     def _table(self) -> tuple[Array, Array]:
-        pairs = sorted((_percent(key) or 0.0, float(value)) for key, value in self.points.items())
-        return np.array([q / 100 for q, _ in pairs]), np.array([x for _, x in pairs])
+        return _sorted_points(tuple(self.points.items()))
 
     def _quantile(self, q: Array) -> Array:
         at, x = self._table
@@ -88,6 +87,13 @@ class Quantiles(Distribution):
 
     def _mean(self) -> float:
         return float(np.mean(self._quantile((np.arange(100_000) + 0.5) / 100_000)))
+
+
+@lru_cache(maxsize=4096)
+def _sorted_points(points: tuple[tuple[str, float], ...]) -> tuple[Array, Array]:
+    """Return quantiles (0..1) and their values, both rising."""
+    pairs = sorted((_percent(key) or 0.0, float(value)) for key, value in points)
+    return np.array([q / 100 for q, _ in pairs]), np.array([x for _, x in pairs])
 
 
 def _percent(name: str) -> float | None:

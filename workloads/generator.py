@@ -7,12 +7,13 @@ parent's context ends.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import repeat
 
 import numpy as np
 
 from workloads.arrivals import Arrivals
+from workloads.draws import Draws
 from workloads.prompt import Layout, Prompt, attached, whole
 from workloads.spec import Branching, TrajectorySpec
 from workloads.trajectory import Closed, Stream, Trajectory, Turn
@@ -31,56 +32,38 @@ class SyntheticWorkload:
         The agent.
     arrivals
         Closed, or open with a rate (not a trace's times).
+    others
+        Other kinds of agents that arrive too, each with its weight.
+    weight
+        How often `spec` is drawn, relative to the others.
     """
 
-    def __init__(self, spec: TrajectorySpec, arrivals: Arrivals) -> None:
+    def __init__(self, spec: TrajectorySpec, arrivals: Arrivals,
+                 others: Sequence[tuple[float, TrajectorySpec]] = (), weight: float = 1.0) -> None:
         self.spec = spec
         self.arrivals = arrivals
+        self._specs = (spec, *(other for _, other in others))
+        weights = np.cumsum([weight, *(share for share, _ in others)])
+        self._bounds = (weights / weights[-1])[:-1]
         loop = arrivals.closed
         self.closed = None if loop is None else Closed(loop.concurrency, loop.think, loop.ramp)
 
     def trajectories(self, seed: int, replication: int) -> Iterator[Trajectory]:
         """Yield trajectories without end; each depends on (seed, replication, its number) only."""
-        agent = Agent(self.spec, (seed, replication, _SHARED))
+        agents = [Agent(spec, (seed, replication, _SHARED, *([kind] if kind else [])))
+                  for kind, spec in enumerate(self._specs)]
         times: Iterator[float] = repeat(0.0)
         if self.closed is None:
             times = self.arrivals.times(_stream(seed, replication, _ARRIVALS))
         for number, arrival_s in enumerate(times):
-            yield agent.trajectory(number, arrival_s, _stream(seed, replication, _TRAJECTORY, number))
+            rng = _stream(seed, replication, _TRAJECTORY, number)
+            kind = int(np.searchsorted(self._bounds, rng.random(), side="right")) if self._bounds.size else 0
+            yield agents[kind].trajectory(number, arrival_s, rng)
 
 
 def _stream(seed: int, *key: int) -> np.random.Generator:
     """Return the random stream with this key, independent of all others."""
     return np.random.Generator(np.random.SFC64(np.random.SeedSequence(seed, spawn_key=key)))
-
-
-class _Draws:
-    """The random numbers of one line of turns, as lists, drawn in one go; item i of a call stands before turn i."""
-
-    __slots__ = ("branches", "human", "observed", "output", "reserialized", "tool", "tools_changed", "wait")
-
-    def __init__(self, agent: Agent, rng: np.random.Generator, n: int, may_branch: bool) -> None:
-        spec = agent.spec
-        self.output = whole(spec.output, rng, n, 1)
-        limit = spec.context_limit
-        if limit is not None:
-            self.output = [min(tokens, limit - 1) for tokens in self.output]
-        self.observed, self.tool, self.wait, self.human = agent.calls(rng, n)
-        self.tools_changed = _happens(spec.tool_list_change.probability if spec.tool_list_change else 0.0, rng, n)
-        unstable = spec.unstable_serialization
-        turns = _happens(unstable.probability if unstable else 0.0, rng, n)
-        self.reserialized: dict[int, float] = {}
-        if unstable is not None and turns:
-            fractions = np.clip(unstable.kept.sample(rng, len(turns)), 0.0, 1.0).tolist()
-            self.reserialized = dict(zip(sorted(turns), fractions, strict=True))
-        self.branches: set[int] = set()
-        if may_branch and spec.branching is not None:
-            self.branches = _happens(spec.branching.probability, rng, n)
-
-
-def _happens(probability: float, rng: np.random.Generator, n: int) -> set[int]:
-    """Return the turns of 0..n-1 at which something with this probability happens."""
-    return set(np.flatnonzero(rng.random(n) < probability).tolist()) if probability else set()
 
 
 class _Line:
@@ -89,13 +72,13 @@ class _Line:
     __slots__ = ("branch", "compacted", "depth", "history", "last", "layout", "stream")
 
     def __init__(self, layout: Layout, stream: Stream, history: int, branch: int, depth: int,
-                 compacted: float | None) -> None:
+                 compacted: tuple[float, float] | None) -> None:
         self.layout = layout
         self.stream = stream
         self.history = history
         self.branch = branch
         self.depth = depth
-        self.compacted = compacted  # prompt length above which the conversation is compacted
+        self.compacted = compacted  # prompt length above which it is compacted, and to what
         self.last: Turn | None = None
 
 
@@ -138,10 +121,12 @@ class Agent:
         self._run(tree, rng, line, whole(self.spec.turns, rng, 1, 1)[0], [])
         return Trajectory(number, arrival_s, [tree.turns[0]], len(tree.turns), layout.group)
 
-    def _threshold(self, rng: np.random.Generator) -> float | None:
-        """Draw the prompt length above which a trajectory compacts its conversation."""
+    def _threshold(self, rng: np.random.Generator) -> tuple[float, float] | None:
+        """Draw the prompt length above which a trajectory compacts its conversation, and to what."""
         compaction = self.spec.compaction
-        return None if compaction is None else float(compaction.at.sample(rng, 1)[0])
+        if compaction is None:
+            return None
+        return float(compaction.at.sample(rng, 1)[0]), float(compaction.to.sample(rng, 1)[0])
 
     def calls(self, rng: np.random.Generator, n: int) -> tuple[list[int], list[str], list[float], list[bool]]:
         """Draw `n` tool calls: observation tokens, names, waits (s) and whether the wait is a person's."""
@@ -169,7 +154,7 @@ class Agent:
         spec, layout = self.spec, line.layout
         n = min(n, _MOST_TURNS)
         branching = spec.branching if line.depth < (spec.branching.depth if spec.branching else 0) else None
-        draws = _Draws(self, rng, n, branching is not None)
+        draws = Draws(self, rng, n, branching is not None)
         forks = draws.branches if branching is None or line.depth else draws.branches.union(branching.at)
         plain = layout.volatile is None and not layout.tail
         append, visible = tree.turns.append, self._visible
@@ -207,13 +192,9 @@ class Agent:
     def _fit(self, line: _Line, output: int, first: bool) -> bool:
         """Compact the conversation if it is due; return False if the turn exceeds the context limit even so."""
         spec, layout = self.spec, line.layout
-        compaction, tail = spec.compaction, layout.tail
-        if compaction is not None and line.compacted is not None and line.history + tail > line.compacted \
-                and line.history > layout.conversation:
-            whole_prompt = line.history + tail
-            target = compaction.to * whole_prompt if compaction.to < 1 else compaction.to
-            line.history = min(line.history, max(layout.conversation + 1, round(target) - tail))
-            line.stream = attached(line.stream, layout.conversation, "compaction")
+        tail = layout.tail
+        if line.compacted is not None and not first and line.history + tail > line.compacted[0]:
+            self._compact(line, line.compacted[1], tail)
         limit = spec.context_limit
         if limit is not None and line.history + tail + output > limit:
             if not first:
@@ -223,6 +204,16 @@ class Agent:
         line.history = max(line.history, 1)
         return True
 
+    def _compact(self, line: _Line, to: float, tail: int) -> None:
+        """Replace the conversation, or more than that, by a summary."""
+        zone = self.spec.compaction.zone if self.spec.compaction is not None else None
+        start = line.layout.conversation if zone is None else line.layout.starts[zone]
+        if line.history <= start:
+            return
+        target = to * (line.history + tail) if to < 1 else to
+        line.history = min(line.history, max(start + 1, round(target) - tail))
+        line.stream = attached(line.stream, start, "compaction")
+
     def _break(self, line: _Line, tools_changed: bool, reserialized: float | None) -> None:
         """Give `line` new content from where the tool list, or something in the conversation, has changed."""
         layout, cuts = line.layout, []  # type: Layout, list[tuple[int, str]]
@@ -230,8 +221,9 @@ class Agent:
             zone = self.spec.tool_list_change.zone
             cuts.append((layout.starts[zone], zone))
         if reserialized is not None:
-            span = max(0, line.history - layout.conversation)
-            cuts.append((layout.conversation + int(reserialized * span), "serialization"))
+            unstable = self.spec.unstable_serialization
+            start = layout.conversation if unstable is None or unstable.zone is None else layout.starts[unstable.zone]
+            cuts.append((start + int(reserialized * max(0, line.history - start)), "serialization"))
         position, label = min(cuts)
         line.stream = attached(line.stream, min(position, line.history), label)
 

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
+from pydantic import ValidationError
 
 import workloads
 from sim.errors import InputError
 from workloads.arrivals import Arrivals, ClosedLoop, TraceTimes
-from workloads.config import TraceConfig, WorkloadConfig
+from workloads.config import Mix, TraceConfig, WorkloadConfig
 from workloads.generator import SyntheticWorkload
 from workloads.readers import FORMATS, Problems, Progress, guess, kv_cache_tester, open_trace
+from workloads.spec import TrajectorySpec
 from workloads.trajectory import Closed, Trajectory, Workload
 
 DEFAULT_CONCURRENCY = 16  # trajectories alive, for a spec without arrivals
+DEFAULT_SAMPLE = 200  # trajectories looked at, of a spec
 _ARRIVALS = 2  # purpose of the random stream, as in the generator
 
 
@@ -61,7 +65,7 @@ class TraceWorkload:
 
     def trajectories(self, seed: int, replication: int) -> Iterator[Trajectory]:
         """Yield the recorded trajectories; the seed matters only for times that are drawn."""
-        self.problems = Problems(self._config.on_error)
+        self.problems.clear()
         found = self._read()
         if self.closed is not None:
             yield from found
@@ -101,7 +105,59 @@ def build(config: WorkloadConfig, base_dir: Path) -> Workload:
     agents, arrivals = config.agents, config.arrivals
     if isinstance(agents, TraceConfig):
         return TraceWorkload(agents, base_dir / agents.trace.expanduser(), arrivals)
-    spec = workloads.library(agents) if isinstance(agents, str) else agents
     if arrivals is not None and arrivals.trace is not None:
         raise InputError("a spec has no recorded times; give closed or a rate", field="workload.arrivals.trace")
-    return SyntheticWorkload(spec, arrivals or Arrivals(closed=ClosedLoop(concurrency=DEFAULT_CONCURRENCY)))
+    return build_spec(agents, arrivals or Arrivals(closed=ClosedLoop(concurrency=DEFAULT_CONCURRENCY)))
+
+
+def build_spec(agents: str | TrajectorySpec | Mix | TraceConfig, arrivals: Arrivals) -> SyntheticWorkload:
+    """Return the workload of a spec, a library name or a mix of them."""
+    assert not isinstance(agents, TraceConfig)
+    kinds = [(kind.weight, _spec(kind.agents)) for kind in agents.mix] if isinstance(agents, Mix) \
+        else [(1.0, _spec(agents))]
+    return SyntheticWorkload(kinds[0][1], arrivals, kinds[1:], kinds[0][0])
+
+
+def _spec(agents: str | TrajectorySpec) -> TrajectorySpec:
+    return workloads.library(agents) if isinstance(agents, str) else agents
+
+
+def named(source: str, *, trajectories: int | None = None, seed: int = 0, format: str | None = None,
+          on_error: Literal["stop", "skip"] = "stop") -> tuple[Callable[[], Iterator[Trajectory]], Problems]:
+    """Return what `source` names: a function that yields its trajectories afresh, and what they skip.
+
+    Parameters
+    ----------
+    source
+        The name of an agent in the library, a YAML file with a spec or a mix, or a trace's file or folder.
+    trajectories
+        How many at most; None: all of a trace, 200 of a spec.
+    seed
+        Root of the random streams of a spec.
+    format, on_error
+        How to read a trace.
+
+    Raises
+    ------
+    InputError
+        There is no such agent or file, or a field has a value that is not known.
+    """
+    if trajectories is not None and trajectories < 1:
+        raise InputError("must be at least 1", field="--trajectories", got=trajectories)
+    names = workloads.library_names()
+    path = Path(source)
+    if source not in names and not path.exists():
+        raise InputError(f"is no trace, no spec, and no agent of the library ({', '.join(names)})", got=source)
+    spec = source in names or path.suffix.lower() in (".yaml", ".yml")
+    agents: Any = source if source in names else {"file": source} if spec else \
+        {"trace": str(path.absolute()), "format": format, "on_error": on_error}
+    try:
+        workload: Any = build(WorkloadConfig.model_validate({"agents": agents}), Path())
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"][2:]) or None
+        raise InputError(first["msg"].removeprefix("Value error, "), file=source if spec else None, field=field,
+                         got=first["input"]) from None
+    limit = DEFAULT_SAMPLE if spec and trajectories is None else trajectories
+    problems = Problems(on_error) if spec else workload.problems
+    return (lambda: islice(workload.trajectories(seed, 0), limit)), problems

@@ -135,16 +135,20 @@ class Compaction(BaseModel):
 
     at: TokenDistribution
     """Prompt length above which it happens, drawn once a trajectory (users set it, and models differ)."""
-    to: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 0.25
-    """Length afterwards: a fraction of the prompt if below 1, else tokens. The zones in front stay as they are."""
+    to: CountDistribution = Constant(value=0.25)
+    """Length afterwards: a fraction of the prompt if below 1, else tokens; drawn once a trajectory."""
+    zone: str | None = None
+    """The summary takes the place of everything from this zone on; None: of the conversation only."""
 
     @model_validator(mode="after")
     def _shrinks(self) -> Self:
         least = float(self.at.quantile(0.0))
         if isinstance(self.at, Constant) and least < 1:
             raise InputError("must be at least 1", field="at", got=least)
-        if self.to >= 1 and self.to >= least:
-            raise InputError(f"does not shorten a prompt of {least:g} tokens", field="to", got=self.to)
+        if float(self.to.quantile(0.0)) <= 0 and float(self.to.quantile(1.0)) <= 0:
+            raise InputError("must be above 0", field="to", got=float(self.to.quantile(1.0)))
+        if isinstance(self.to, Constant) and self.to.value >= 1 and self.to.value >= least:
+            raise InputError(f"does not shorten a prompt of {least:g} tokens", field="to", got=self.to.value)
         return self
 
 
@@ -168,6 +172,9 @@ class UnstableSerialization(BaseModel):
     """Chance per turn."""
     kept: CountDistribution = Uniform(low=0.0, high=1.0)
     """Fraction of the conversation in front of the change."""
+    zone: str | None = None
+    """The change may lie anywhere from this zone on (`kept` is then a fraction of all from there); None: from the
+    start of the conversation."""
 
 
 class TrajectorySpec(BaseModel):
@@ -211,11 +218,11 @@ class TrajectorySpec(BaseModel):
             raise InputError("two zones have the same name", field="prompt", got=twice)
         if not any(zone.tokens is not None for zone in self.prompt):
             raise InputError("needs a zone with tokens", field="prompt")
-        if self.tool_list_change is not None:
-            front = names[: names.index(CONVERSATION)] if CONVERSATION in names else names
-            if self.tool_list_change.zone not in front:
-                raise InputError("is no zone in front of the conversation", field="tool_list_change.zone",
-                                 got=self.tool_list_change.zone)
+        front = names[: names.index(CONVERSATION)] if CONVERSATION in names else names
+        for name in ("tool_list_change", "unstable_serialization", "compaction"):
+            part = getattr(self, name)
+            if part is not None and part.zone is not None and part.zone not in front:
+                raise InputError("is no zone in front of the conversation", field=f"{name}.zone", got=part.zone)
         if not any(tool.weight for tool in self.tools.values()):
             raise InputError("all weights are 0", field="tools")
         limit, compaction = self.context_limit, self.compaction

@@ -119,9 +119,10 @@ class Accounts:
             tree, pool, batch = self._tree, self._pool, replica.batch
             kept = tree.kept
             running = pool.total - pool.free - tree.dormant - kept
-            leaving, loading = replica.pauses.leaving, replica.admission.reloads.blocks
+            leaving = replica.pauses.leaving
+            loading = replica.admission.reloads.blocks + replica.pauses.prefetches.blocks
             if leaving or loading:
-                kept -= leaving
+                kept = max(0, kept - leaving)
                 running -= loading
                 self.in_flight += (leaving + loading) * elapsed
             if kept:
@@ -167,7 +168,7 @@ class Accounts:
     def _row(self, now_s: float) -> tuple[float | int, ...]:
         """Return the sample in the order of `records.TIMELINE_COLUMNS`."""
         replica = self.replica
-        tree, pool, link = replica.kv.tree, replica.kv.pool, replica.pauses.link
+        tree, pool, link = replica.kv.tree, replica.kv.pool, replica.pauses.transfers.link
         size = replica.pauses.block_bytes
         wasted, reused = tree.dormant_block_s(now_s)
         used = (self.decoding, self.prefilling, self.kept, reused, wasted, self.tail, self.reserved, self.in_flight)
@@ -178,4 +179,4 @@ class Accounts:
         return (now_s, replica.number, *(value * size for value in used), free * size, *gpu, now_s - sum(gpu),
                 pool.total - pool.free, tree.dormant, tree.kept, replica.batch.size, len(replica.admission.prefills),
                 replica.admission.queue.count, replica.cluster.alive, replica.pauses.host.dram.used * size,
-                link.out.busy_s, link.into.busy_s)
+                replica.pauses.host.nvme.used * size, link.out.busy_s, link.into.busy_s)

@@ -9,9 +9,14 @@ from sim.engine.queue import WaitingQueue
 from sim.engine.reloads import Reloads
 from sim.memory.kv_cache import ceiling
 from sim.memory.prefix_tree import Node
+from sim.memory.tiers import cover
 
 if TYPE_CHECKING:
     from sim.engine.replica import Replica
+
+
+#: Over how many seconds the pressure on the pool is averaged.
+_SHARE_WINDOW_S = 120.0
 
 
 class Admission:
@@ -39,11 +44,15 @@ class Admission:
         #: Blocks promised to admitted turns and not yet taken.
         self.reserved = 0
         self.cancelled: list[Job] = []
+        #: Turns whose prefill was complete before their pipelined reload, which has ended now.
+        self.held_back: list[Job] = []
         self.preemptions = self.rejections = self.deadlocks = 0
         #: Whether the head of the queue lacks blocks; for how long heads have, so far.
         self.blocked = False
         self._blocked_s = 0.0
         self._blocked_since_s = 0.0
+        self._share = 0.0
+        self._share_mark = (0.0, 0.0)
 
     def enqueue(self, job: Job, now_s: float) -> bool:
         """Queue a turn; False if it could never fit in the pool."""
@@ -51,6 +60,7 @@ class Admission:
         if pool.blocks(turn.prompt_tokens + turn.output_tokens) + self.kv.state_blocks > pool.total:
             return False
         job.replica = self.replica.number
+        job.state = Job.WAITING
         job.blocked_mark_s = self.blocked_until(now_s)
         self.queue.push(job)
         return True
@@ -113,14 +123,38 @@ class Admission:
         for job, new in chunks:
             tokens += new
             if job.recomputed:
-                again += new * job.recomputed / (job.turn.prompt_tokens - job.hit_hbm - job.hit_dram)
+                again += new * job.recomputed / (job.turn.prompt_tokens - job.hit_hbm - job.hit_dram - job.hit_nvme)
             job.position += new
             if job.position >= job.target:
                 done.append(job)
-            self.kv.commit(job.sequence, job.position)
+            if job.transfer is None:
+                self.kv.commit(job.sequence, job.position)
         for job in done:
-            self._first_token(job, now_s)
+            self.prefills.remove(job)
+            self.prefill_context -= job.position
+            if job.transfer is None:
+                self._first_token(job, now_s)
+            else:
+                job.state = Job.HELD
+                job.held_s = -now_s
         return min(again / tokens, 1.0) if again else 0.0
+
+    def release_held(self, now_s: float) -> None:
+        """Give the first token of turns that only waited for their reload."""
+        held, self.held_back = self.held_back, []
+        for job in held:
+            if job.state == Job.HELD:
+                job.held_s += now_s
+                self._first_token(job, now_s)
+
+    def blocked_share(self, now_s: float) -> float:
+        """Return the share of the last minutes during which the head of the queue lacked blocks."""
+        total = self.blocked_until(now_s)
+        since_s, before = self._share_mark
+        if now_s - since_s > _SHARE_WINDOW_S:
+            self._share = (total - before) / (now_s - since_s)
+            self._share_mark = (now_s, total)
+        return max(self._share, 1.0 if self.blocked else 0.0)
 
     def begin_prefill(self, job: Job) -> None:
         """An admitted turn's prefix is in HBM: it computes the rest."""
@@ -160,8 +194,7 @@ class Admission:
                 continue
             if job.pause is not None:
                 self.replica.pauses.let_go(job.pause, now_s)
-            if job.move is not None:
-                self.reloads.cancel(job, now_s)
+            self.reloads.cancel(job)
             if job.sequence is not NO_SEQUENCE:
                 self._leave(job, now_s, finished=False)
             job.state = Job.ENDED
@@ -216,10 +249,14 @@ class Admission:
         limit = turn.prompt_tokens + turn.kept_output
         wanted = job.target if job.target <= limit else limit + 1
         node, hit = kv.match(stream, wanted)
-        dram = self.replica.pauses.host.dram
+        host = self.replica.pauses.host
         have = hit
-        if dram.entries and kv.enabled:
-            have = dram.find(stream, wanted - 1, hit, size)
+        found: list[int] = []
+        if not host.empty and kv.enabled:
+            found = cover(host.tiers, stream, wanted - 1, hit, size)
+            blocks = sum(found)
+            if blocks:
+                have = (hit // size + blocks) * size
         promise = self._promise(job, have, room)
         need = -(-promise // size) - hit // size
         free = kv.available(stream, limit, node, hit) - self.reserved
@@ -238,7 +275,10 @@ class Admission:
         if job.admitted_s < 0.0:
             job.admitted_s = job.loaded_s = now_s
             job.queue_blocks_s = self.blocked_until(now_s) - job.blocked_mark_s
-            job.hit_hbm, job.hit_dram = hit, have - hit
+            job.hit_hbm = hit
+            if have > hit:
+                job.hit_nvme = found[1] * size
+                job.hit_dram = have - hit - job.hit_nvme
             seen = ceiling(stream, turn.prompt_tokens, size)
             if seen > have:
                 job.ceiling = seen
@@ -247,7 +287,7 @@ class Admission:
             else:
                 job.ceiling = have
         if have > hit:
-            self.reloads.start(job, have)
+            self.reloads.start(job, have, found)
         else:
             self.begin_prefill(job)
         return True
@@ -273,8 +313,6 @@ class Admission:
 
     def _first_token(self, job: Job, now_s: float) -> None:
         """A prefill is complete: it gives a token, and the turn decodes on or ends."""
-        self.prefills.remove(job)
-        self.prefill_context -= job.position
         job.generated += 1
         if job.preempted_s >= 0.0:
             gap_s = now_s - job.preempted_s
@@ -318,6 +356,8 @@ class Admission:
         job.preemptions += 1
         if job.preempted_s < 0.0:
             job.preempted_s = now_s
+        if job.held_s < 0.0:
+            job.held_s += now_s
         job.state = Job.WAITING
         job.target = job.turn.prompt_tokens + job.generated
         job.position = 0
@@ -332,6 +372,7 @@ class Admission:
         elif not finished and job.state == Job.PREFILL:
             self.prefills.remove(job)
             self.prefill_context -= job.position
+        self.reloads.cancel(job)
         self.running.pop(job, None)
         sequence = job.sequence
         job.sequence = NO_SEQUENCE

@@ -89,7 +89,7 @@ class Cluster:
 
     def broke(self, job: Job) -> None:
         """A turn recomputes tokens that were computed before: name the content that it could not find."""
-        found = job.hit_hbm + job.hit_dram
+        found = job.hit_hbm + job.hit_dram + job.hit_nvme
         stream: Stream = job.turn.stream
         while stream.parent is not None and stream.attach > found:
             stream = stream.parent

@@ -8,9 +8,9 @@ from sim.memory.kv_cache import Sequence
 from workloads.trajectory import Stream, Turn
 
 if TYPE_CHECKING:
-    from sim.engine.pauses import Pause
+    from sim.engine.pause import Pause
     from sim.engine.session import Session
-    from sim.memory.links import Move
+    from sim.engine.transfers import Transfer
 
 
 #: Stands for the block table of a turn that holds none.
@@ -34,15 +34,17 @@ class Job:
         "finish_step",
         "first_s",
         "generated",
+        "held_s",
         "hit_dram",
         "hit_hbm",
+        "hit_nvme",
         "interference_mark_s",
         "interference_s",
+        "joined_s",
         "joined_step",
         "loaded_s",
         "lost_before_s",
         "lost_s",
-        "move",
         "pause",
         "position",
         "preempted_s",
@@ -59,10 +61,11 @@ class Job:
         "state",
         "target",
         "tool",
+        "transfer",
         "turn",
     )
 
-    WAITING, LOADING, PREFILL, DECODE, ENDED = range(5)
+    JOINING, WAITING, LOADING, PREFILL, HELD, DECODE, ENDED = range(7)
 
     def __init__(self, session: Session, turn: Turn, tool: str, ready_s: float, pause: Pause | None) -> None:
         self.session = session
@@ -80,7 +83,7 @@ class Job:
         self.target = turn.prompt_tokens
         self.generated = 0
         self.preemptions = 0
-        self.hit_hbm = self.hit_dram = self.ceiling = self.recomputed = 0
+        self.hit_hbm = self.hit_dram = self.hit_nvme = self.ceiling = self.recomputed = 0
         self.joined_step = self.finish_step = 0
         #: -1 until it happens: admitted, loaded from a lower tier, first chunk scheduled, first token out.
         self.admitted_s = self.loaded_s = self.start_s = self.first_s = -1.0
@@ -89,5 +92,7 @@ class Job:
         self.preempted_s = -1.0
         #: Block index up to which admission has promised blocks to it (0: none).
         self.promised = 0
-        self.move: Move | None = None
+        self.transfer: Transfer | None = None
+        #: Seconds it waited for a prefetch under way before it was queued, and for a pipelined reload after its prefill.
+        self.joined_s = self.held_s = 0.0
         self.blocked_mark_s = self.budget_mark_s = self.interference_mark_s = 0.0

@@ -1,75 +1,33 @@
 """What becomes of a context while its trajectory waits: the decision, and carrying it out.
 
 One `Pauses` a replica. A pause begins when a turn ends with another to follow, asks the retention policy, and then
-keeps (a lock), releases, drops or offloads (a move over the host link) what no one else uses. It ends when the next
-turn is ready; what it pinned is let go when that turn is admitted.
+keeps (a lock), releases, drops or offloads (a transfer to a lower tier) what no one else uses. An offloaded context may
+be fetched back ahead of time. A pause ends when the next turn is ready; what it pins is let go when that turn is
+admitted.
 """
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 import simpy
 
-from sim.engine.host import Host
+from sim.engine.host import TIER_NAMES
+from sim.engine.pause import Pause
+from sim.engine.prefetches import Prefetches
+from sim.engine.transfers import Transfers
 from sim.memory.kv_cache import KvCache, PrivatePart
-from sim.memory.links import OFFLOAD, Link, Move
+from sim.memory.links import OFFLOAD
 from sim.memory.prefix_tree import Node
-from sim.memory.tiers import Entry
-from sim.policies.prediction import Predictor
-from sim.policies.retention import PauseView, Retention
+from sim.policies.prediction import Predictor, Wait
+from sim.policies.retention import PauseView, Retention, TierView
+from sim.policies.retention.base import UNSEEN
 from sim.records import Sink
 from sim.timing.base import StepCost
+from workloads.trajectory import Turn
 
 if TYPE_CHECKING:
     from sim.engine.replica import Replica
-
-
-class Pause:
-    """A paused context on a replica.
-
-    Blocks that it loses to eviction stop being booked as held; `hold_block_s` is settled when it ends.
-    """
-
-    __slots__ = ("_since_s", "action", "blocks", "dram_blocks", "dram_since_s", "ended", "entries", "forced",
-                 "hold_block_s", "locked", "move", "node", "predicted_s", "private_blocks",
-                 "private_tokens", "start_s", "tool",
-                 "trajectory", "turn", "upto")
-
-    def __init__(self, trajectory: int, turn: int, tool: str, node: Node | None, start_s: float) -> None:
-        self.trajectory = trajectory
-        self.turn = turn
-        self.tool = tool
-        self.node = node
-        self.start_s = start_s
-        self._since_s = start_s
-        self.predicted_s = math.nan
-        self.action = "release"
-        self.private_tokens = 0
-        #: Private blocks at its start, and those of them still in HBM.
-        self.private_blocks = 0
-        self.blocks = 0
-        self.hold_block_s = 0.0
-        self.locked = False
-        self.upto = 0
-        self.move: Move | None = None
-        self.entries: list[tuple[Entry, int]] = []
-        self.dram_blocks = 0
-        self.dram_since_s = 0.0
-        self.forced = False
-        self.ended = False
-
-    def lost(self, count: int, now_s: float) -> None:
-        """Some of its blocks were freed."""
-        self.settle(now_s)
-        self.blocks = max(0, self.blocks - count)
-
-    def settle(self, now_s: float) -> None:
-        """Book the blocks held up to now."""
-        if not self.ended:
-            self.hold_block_s += self.blocks * (now_s - self._since_s)
-        self._since_s = now_s
 
 
 class Pauses:
@@ -79,36 +37,42 @@ class Pauses:
     ----------
     policy, predictor
         Who decides, and who guesses the wait.
-    host
-        The node's DRAM tier; its capacity is 0 if the scenario has none.
+    transfers
+        The replica's way to the tiers below HBM.
+    write_through
+        Finished contexts are copied to DRAM at once, whatever the policy says, so that dropping them loses nothing.
     """
 
-    def __init__(self, env: simpy.Environment, replica: Replica, kv: KvCache, link: Link, host: Host, cost: StepCost,
-                 policy: Retention, predictor: Predictor, block_bytes: int, sink: Sink) -> None:
+    def __init__(self, env: simpy.Environment, replica: Replica, kv: KvCache, transfers: Transfers, cost: StepCost,
+                 policy: Retention, predictor: Predictor, sink: Sink, *, write_through: bool = False) -> None:
         self.env = env
         self.replica = replica
         self.kv = kv
-        self.link = link
-        self.host = host
+        self.transfers = transfers
+        self.host = transfers.host
         self.cost = cost
         self.policy = policy
         self.predictor = predictor
-        self.block_bytes = block_bytes
+        self.block_bytes = transfers.block_bytes
         self.sink = sink
+        self.write_through = write_through
+        self.prefetches = Prefetches(self)
         #: Kept pauses in order of their start: the first is the first to be demoted.
         self.kept: dict[Pause, None] = {}
         #: Blocks on their way out.
         self.leaving = 0
         self.forced = 0
+        self.expired = 0
         self.offload_failures = 0
         #: Predictions made, the sum of their errors (expected less true wait) and of the errors' sizes, in seconds.
         self.predictions = 0
         self.error_s = self.absolute_error_s = 0.0
+        self._asks = policy.needs_view or policy.prefetch is not None
 
-    def begin(self, trajectory: int, turn: int, tool: str, true_wait_s: float, node: Node | None, context_tokens: int,
+    def begin(self, trajectory: int, turn: Turn, heir: Turn, node: Node | None, context_tokens: int,
               now_s: float) -> Pause:
-        """A turn has ended and another follows: decide what becomes of its context."""
-        pause = Pause(trajectory, turn, tool, node, now_s)
+        """A turn has ended and `heir` follows: decide what becomes of its context."""
+        pause = Pause(trajectory, turn, heir.tool, node, context_tokens, now_s)
         if node is None:
             return pause
         part = self.kv.private_part(node)
@@ -121,18 +85,29 @@ class Pauses:
         if not part:
             return pause
         policy = self.policy
-        if policy.needs_prediction:
-            pause.predicted_s = self.predictor.expect(tool, true_wait_s)
-        if policy.policy == "release":
-            return pause
-        pause.action = policy.decide(self._view(pause, part, context_tokens))
-        if pause.action == "keep":
-            self._lock(pause, now_s)
-            self.kept[pause] = None
-        elif pause.action == "drop":
-            self.kv.drop(part, now_s)
-        elif pause.action == "offload":
-            self._offload(pause, part, now_s)
+        if not self._asks and not self.write_through:
+            if policy.policy == "release":
+                return pause
+            decision = policy.decide(UNSEEN)
+        else:
+            wait = self.predictor.predict(heir.tool, heir.wait_s)
+            pause.predicted_s = wait.mean()
+            pause.wait = wait
+            if self.write_through:
+                self._send(pause, part, "dram", now_s)
+            decision = policy.decide(self._view(pause, wait))
+        pause.action = decision.action
+        if decision.action == "keep":
+            self._keep(pause, decision.ttl_s, now_s)
+        elif decision.action == "drop":
+            if pause.transfer is None:
+                self.kv.drop(part, now_s)
+        elif decision.action == "offload":
+            if pause.transfer is None and not self._send(pause, part, decision.tier, now_s):
+                self.offload_failures += 1
+                pause.action = "drop"
+                self.kv.drop(part, now_s)
+            pause.frees = pause.transfer is not None
         return pause
 
     def end(self, pause: Pause, now_s: float) -> None:
@@ -143,103 +118,133 @@ class Pauses:
             self.predictions += 1
             self.error_s += pause.predicted_s - wait_s
             self.absolute_error_s += abs(pause.predicted_s - wait_s)
-        if pause.move is not None:
+        if pause.transfer is not None and pause.frees:
             self._cancel(pause, now_s)
         pause.settle(now_s)
         pause.ended = True
         node = pause.node
         if node is not None and node.pause is pause:
             node.pause = None
-        hold_dram = pause.dram_blocks * self.block_bytes * (now_s - pause.dram_since_s) if pause.dram_blocks else 0.0
+        size = self.block_bytes
+        below = pause.below_blocks * size * (now_s - pause.below_since_s) if pause.below_blocks else 0.0
         self.sink.pause((
-            pause.trajectory, pause.turn, self.replica.number, pause.tool, pause.start_s, now_s, pause.predicted_s,
-            pause.action, pause.private_tokens, pause.private_blocks * self.block_bytes,
-            pause.hold_block_s * self.block_bytes, hold_dram, pause.forced))
+            pause.trajectory, pause.turn.index, self.replica.number, pause.tool, pause.start_s, now_s,
+            pause.predicted_s, pause.action, pause.private_tokens, pause.private_blocks * size,
+            pause.hold_block_s * size, below if pause.tier == "dram" else 0.0, below if pause.tier == "nvme" else 0.0,
+            pause.forced))
 
     def let_go(self, pause: Pause, now_s: float) -> None:
-        """Undo what the pause pins."""
-        if pause.locked:
+        """Undo what the pause pins, unless a copy of it is under way: then when that ends."""
+        if pause.locked and pause.transfer is None:
             pause.locked = False
             self.kept.pop(pause, None)
             self.kv.tree.unlock(pause.node, pause.upto, False, now_s)
 
+    def pin(self, pause: Pause, now_s: float) -> None:
+        """Pin the pause's context in HBM."""
+        node = pause.node
+        if node is not None and not pause.locked:
+            pause.upto = node.end
+            self.kv.tree.lock(node, node.end, False, now_s)
+            pause.locked = True
+
     def demote(self, now_s: float) -> bool:
         """Take the pin off the pause kept longest, because running turns need its blocks; False if there is none."""
         for pause in self.kept:
+            if pause.transfer is not None:
+                continue
             pause.forced = True
             self.forced += 1
             self.let_go(pause, now_s)
             return True
         return False
 
-    def _view(self, pause: Pause, part: PrivatePart, context_tokens: int) -> PauseView:
-        moved = pause.blocks * self.block_bytes
-        tree = self.kv.tree
-        private = pause.private_tokens
+    def _keep(self, pause: Pause, ttl_s: float, now_s: float) -> None:
+        self.pin(pause, now_s)
+        self.kept[pause] = None
+        if ttl_s < float("inf"):
+            timeout = self.env.timeout(ttl_s, pause)
+            timeout.callbacks.append(self._expire)
+
+    def _expire(self, event: simpy.Event) -> None:
+        pause = event.value
+        if isinstance(pause, Pause) and pause.locked and not pause.ended:
+            self.replica.before_change()
+            self.expired += 1
+            self.let_go(pause, self.env.now)
+            self.replica.kick()
+
+    def _view(self, pause: Pause, wait: Wait) -> PauseView:
+        moved = float(pause.blocks * self.block_bytes)
+        kv, replica = self.kv, self.replica
+        pool, private = kv.pool, pause.private_tokens
+        tiers: dict[str, TierView] = {}
+        for name, tier in zip(TIER_NAMES, self.host.tiers, strict=True):
+            if tier.capacity_blocks:
+                out_s, back_s = self.transfers.time_s(name, moved, OFFLOAD)
+                tiers[name] = TierView(float(tier.room_blocks() * self.block_bytes), out_s, back_s)
+        token_bytes = self.block_bytes / pool.block_tokens
         return PauseView(
-            tool=pause.tool, private_tokens=private, private_bytes=moved, context_tokens=context_tokens,
-            expected_wait_s=pause.predicted_s,
-            recompute_s=self.cost.step(0, 0, ((private, context_tokens - private),)) if private else 0.0,
-            reload_s=self.link.into.wait_s(moved, OFFLOAD), offload_s=self.link.out.wait_s(moved, OFFLOAD),
-            free_fraction=(self.kv.pool.free + tree.dormant) / self.kv.pool.total,
-            waiting=self.replica.admission.queue.count, dram_free_bytes=self.host.dram.room_blocks() * self.block_bytes)
+            tool=pause.tool, wait=wait, private_tokens=private, private_bytes=moved,
+            context_tokens=pause.context_tokens, context_bytes=pause.context_tokens * token_bytes,
+            batch_bytes=replica.batch.context * token_bytes,
+            recompute_s=self.cost.step(0, 0, ((private, pause.context_tokens - private),)) if private else 0.0,
+            pool_bytes=float(pool.total * self.block_bytes),
+            free_fraction=(pool.free + kv.tree.dormant) / pool.total, waiting=replica.admission.queue.count,
+            blocked_share=replica.admission.blocked_share(self.env.now), tiers=tiers)
 
-    def _lock(self, pause: Pause, now_s: float) -> None:
-        node = pause.node
-        if node is not None:
-            pause.upto = node.end
-            self.kv.tree.lock(node, node.end, False, now_s)
-            pause.locked = True
-
-    def _offload(self, pause: Pause, part: PrivatePart, now_s: float) -> None:
-        """Copy the private part out; its blocks become free when the copy has ended."""
-        dram = self.host.dram
+    def _send(self, pause: Pause, part: PrivatePart, name: str, now_s: float) -> bool:
+        """Copy the private part to a tier; False if it has no room."""
+        tier = self.host.tier(name)
         copied = 0
         for node, floor in reversed(part):
-            entry = dram.reserve(node.stream, floor, node.end, now_s)
+            entry = tier.reserve(node.stream, floor, node.end, now_s)
             if entry is None:
                 break
             copied += max(0, node.end - max(floor, entry.ready))
             pause.entries.append((entry, node.end))
         if len(pause.entries) < len(part):
             for entry, _ in pause.entries:
-                dram.cancel(entry, now_s)
+                tier.cancel(entry, now_s)
             pause.entries.clear()
-            self.offload_failures += 1
-            pause.action = "drop"
-            self.kv.drop(part, now_s)
-            return
-        self._lock(pause, now_s)
+            return False
+        self.pin(pause, now_s)
+        pause.tier = name
         self.leaving += pause.blocks
-        pause.move = self.link.out.submit(copied * self.block_bytes, OFFLOAD, self._moved, pause)
+        pause.transfer = self.transfers.send(name, copied, "offload", pause.trajectory, OFFLOAD,
+                                             lambda: self._sent(pause))
+        if name == "dram":
+            self.host.spill(now_s)
+        return True
 
-    def _moved(self, move: Move) -> None:
-        pause: Pause = move.info
+    def _sent(self, pause: Pause) -> None:
+        """The copy has ended: only now are its blocks free, if the pause gives them up."""
         now_s = self.env.now
         self.replica.before_change()
-        self._record(move, now_s)
-        pause.move = None
-        self.leaving -= pause.blocks
+        self._end_send(pause)
+        tier = self.host.tier(pause.tier)
         for entry, end in pause.entries:
-            self.host.dram.copied(entry, end)
-        pause.dram_blocks, pause.dram_since_s = pause.blocks, now_s
-        self.let_go(pause, now_s)
-        self.kv.drop(self.kv.private_part(pause.node), now_s)
+            tier.copied(entry, end)
+        if not pause.ended:
+            pause.below_blocks, pause.below_since_s = pause.private_blocks, now_s
+        if pause not in self.kept or pause.ended:
+            self.let_go(pause, now_s)
+            if not pause.ended and (pause.frees or pause.action == "drop"):
+                self.kv.drop(self.kv.private_part(pause.node), now_s)
         self.replica.kick()
+        if pause.frees and not pause.ended:
+            self.prefetches.plan(pause)
 
     def _cancel(self, pause: Pause, now_s: float) -> None:
-        move = pause.move
-        if move is None:
-            return
+        """The trajectory is back before its context has gone: it stays."""
         self.replica.before_change()
-        self.link.out.cancel(move)
-        self._record(move, now_s)
-        pause.move = None
-        self.leaving -= pause.blocks
+        if pause.transfer is not None:
+            pause.transfer.cancel()
+        self._end_send(pause)
+        tier = self.host.tier(pause.tier)
         for entry, _ in pause.entries:
-            self.host.dram.cancel(entry, now_s)
+            tier.cancel(entry, now_s)
 
-    def _record(self, move: Move, now_s: float) -> None:
-        start_s = move.start_s if move.start_s >= 0.0 else now_s
-        self.sink.move((self.replica.number, move.info.trajectory, "offload", "hbm", "dram", int(move.bytes_total),
-                        move.asked_s, start_s, now_s, move.cancelled))
+    def _end_send(self, pause: Pause) -> None:
+        pause.transfer = None
+        self.leaving -= pause.blocks

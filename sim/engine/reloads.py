@@ -1,13 +1,13 @@
-"""Turns that wait for their context to come back from a lower tier."""
+"""Turns whose context comes back from lower tiers."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sim.engine.job import Job
-from sim.memory.links import RELOAD, Move
+from sim.memory.links import RELOAD
 from sim.memory.tiers import Entry
-from workloads.trajectory import Stream
 
 if TYPE_CHECKING:
     from sim.engine.replica import Replica
@@ -16,67 +16,79 @@ if TYPE_CHECKING:
 class Reloads:
     """The reloads of one replica.
 
+    A blocking reload comes before the turn's prefill. A pipelined one runs beside it: the prefill starts at once, and
+    the first token waits for whichever ends last, and for one more layer after the copy.
+
     Attributes
     ----------
     count, blocks
         Turns that are loading, and the blocks their copies will fill.
     """
 
-    __slots__ = ("blocks", "count", "replica")
+    __slots__ = ("_held", "blocks", "count", "pipelined", "replica")
 
     def __init__(self, replica: Replica) -> None:
         self.replica = replica
+        self.pipelined = False
         self.count = 0
         self.blocks = 0
+        self._held: dict[Job, tuple[int, int, list[tuple[int, Entry]]]] = {}
 
-    def start(self, job: Job, tokens: int) -> None:
-        """Bring an admitted turn's prefix back up to `tokens`; its prefill starts when the copy has ended."""
+    def start(self, job: Job, tokens: int, found: Sequence[int]) -> None:
+        """Bring an admitted turn's prefix back up to `tokens`, so many blocks from each tier."""
         replica = self.replica
-        size = replica.kv.pool.block_tokens
-        blocks = tokens // size - job.position // size
+        blocks = sum(found)
         replica.admission.grow(job, tokens, replica.env.now)
-        job.state = Job.LOADING
         self.count += 1
         self.blocks += blocks
-        dram = replica.pauses.host.dram
-        pinned: list[Entry] = []
-        stream: Stream | None = job.turn.stream
-        while stream is not None:
-            entry = dram.hold(stream)
-            if entry is not None:
-                pinned.append(entry)
-            stream = stream.parent
-        job.move = replica.pauses.link.into.submit(blocks * replica.pauses.block_bytes, RELOAD, self._loaded,
-                                                   (job, tokens, blocks, pinned))
+        transfers = replica.pauses.transfers
+        self._held[job] = (tokens, blocks, transfers.hold(job.turn.stream))
+        job.transfer = transfers.bring(found, "reload", job.session.trajectory.number, RELOAD,
+                                       lambda: self._copied(job))
+        if self.pipelined:
+            job.position = tokens
+            replica.admission.begin_prefill(job)
+        else:
+            job.state = Job.LOADING
 
-    def cancel(self, job: Job, now_s: float) -> None:
+    def cancel(self, job: Job) -> None:
         """Give up a reload under way."""
-        move = job.move
-        if move is not None:
-            self.replica.pauses.link.into.cancel(move)
-            self._end(move, now_s)
+        if job.transfer is not None:
+            job.transfer.cancel()
+            self._forget(job)
 
-    def _loaded(self, move: Move) -> None:
-        """A copy has ended: its blocks can be read, and the rest of the prompt computed."""
-        job, tokens, _, _ = move.info
+    def _copied(self, job: Job) -> None:
+        """The copies have ended: the blocks can be read."""
+        replica = self.replica
+        if not self.pipelined:
+            self._loaded(job)
+            return
+        layer_s = replica.cost.step(0, 0, ((max(1, job.target - self._held[job][0]), job.position),))
+        timeout = replica.env.timeout(layer_s / max(1, replica.layers))
+        transfer = job.transfer
+        timeout.callbacks.append(lambda _event: self._loaded(job) if job.transfer is transfer else None)
+
+    def _loaded(self, job: Job) -> None:
         replica = self.replica
         replica.before_change()
         now_s = replica.env.now
-        self._end(move, now_s)
-        job.position = tokens
-        if job.preemptions == 0:
-            job.loaded_s = now_s
-        replica.kv.commit(job.sequence, tokens)
-        replica.admission.begin_prefill(job)
+        tokens = self._forget(job)
+        if job.state == Job.LOADING:
+            job.position = tokens
+            if job.preemptions == 0:
+                job.loaded_s = now_s
+            replica.kv.commit(job.sequence, tokens)
+            replica.admission.begin_prefill(job)
+        else:
+            replica.kv.commit(job.sequence, job.position)
+            if job.state == Job.HELD:
+                replica.admission.held_back.append(job)
         replica.kick()
 
-    def _end(self, move: Move, now_s: float) -> None:
-        job, _, blocks, pinned = move.info
+    def _forget(self, job: Job) -> int:
+        tokens, blocks, held = self._held.pop(job)
         self.count -= 1
         self.blocks -= blocks
-        job.move = None
-        for entry in pinned:
-            self.replica.pauses.host.dram.release(entry)
-        start_s = move.start_s if move.start_s >= 0.0 else now_s
-        self.replica.sink.move((self.replica.number, job.session.trajectory.number, "reload", "dram", "hbm",
-                                int(move.bytes_total), move.asked_s, start_s, now_s, move.cancelled))
+        job.transfer = None
+        self.replica.pauses.transfers.let_go(held)
+        return tokens

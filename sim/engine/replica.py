@@ -41,13 +41,16 @@ class Replica:
         Watermarks: fewer free blocks than the first start eviction, which goes on up to the second.
     block_copy_s
         Seconds to copy a block within HBM (copy-on-write), added to the step that needs it.
+    layers
+        Layers of the model: a pipelined reload is one layer ahead of its turn.
     stretches
         False executes every step on its own (slower, same results; for tests).
     """
 
     def __init__(self, env: simpy.Environment, cluster: Cluster, number: int, kv: KvCache, cost: StepCost,
                  schedule: Schedule, sink: Sink, *, headroom_blocks: int = 0, low_blocks: int = 0,
-                 high_blocks: int = 0, block_copy_s: float = 0.0, stretches: bool = True) -> None:
+                 high_blocks: int = 0, block_copy_s: float = 0.0, layers: int = 1,
+                 stretches: bool = True) -> None:
         self.env = env
         self.cluster = cluster
         self.number = number
@@ -58,6 +61,7 @@ class Replica:
         self.low_blocks = low_blocks
         self.high_blocks = high_blocks
         self.block_copy_s = block_copy_s
+        self.layers = layers
         self.stretches = stretches
         self.batch = Batch(kv.pool.block_tokens)
         self.admission = Admission(self, headroom_blocks)
@@ -92,6 +96,7 @@ class Replica:
         """Give the replica its pauses; must be called once before the first turn."""
         self.pauses = pauses
         self.accounts = Accounts(self)
+        self.admission.reloads.pipelined = pauses.policy.reload == "pipelined"
 
     @property
     def load(self) -> int:
@@ -264,6 +269,8 @@ class Replica:
             admission.finish(job, now_s)
         if admission.cancelled:
             admission.drop_cancelled(now_s)
+        if admission.held_back:
+            admission.release_held(now_s)
         if batch.size > self.decode_room():
             admission.secure_decode_step(now_s)
         if admission.prefills or admission.queue.count:

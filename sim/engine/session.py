@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import simpy
 
 from sim.engine.job import Job
-from sim.engine.pauses import Pause
+from sim.engine.pause import Pause
 from sim.memory.prefix_tree import Node
 from workloads.trajectory import Stream, Trajectory, Turn
 
@@ -55,12 +55,12 @@ class Session:
         self.turns += 1
         self.prompt_tokens += turn.prompt_tokens
         self.output_tokens += turn.output_tokens
-        self.hit_tokens += job.hit_hbm + job.hit_dram
+        self.hit_tokens += job.hit_hbm + job.hit_dram + job.hit_nvme
         if turn.next:
             heir = turn.next[0] if len(turn.next) == 1 else _heir(turn)
             if heir is not None and heir.pending > 0:
-                pause = self.cluster.replicas[job.replica].pauses.begin(
-                    self.trajectory.number, turn.index, heir.tool, heir.wait_s, node, job.position, now_s)
+                pause = self.cluster.replicas[job.replica].pauses.begin(self.trajectory.number, turn, heir, node,
+                                                                        job.position, now_s)
                 self.pauses[heir] = (pause, job.replica)
             for follower in turn.next:
                 follower.pending -= 1
@@ -111,6 +111,8 @@ class Session:
             self.cluster.replicas[home].pauses.end(pause, now_s)
             if home == index:
                 job.pause = pause
+                if self.cluster.replicas[index].pauses.prefetches.join(pause, job):
+                    return
             else:
                 self.cluster.replicas[home].pauses.let_go(pause, now_s)
         if not self.cluster.replicas[index].submit(job):
@@ -174,19 +176,20 @@ class Session:
         ready_s = job.ready_s
         nan = math.nan
         if status == "finished":
-            prefill_s = job.first_s - job.loaded_s - job.lost_before_s
-            computed = turn.prompt_tokens - job.hit_hbm - job.hit_dram
+            prefill_s = job.first_s - job.loaded_s - job.lost_before_s - job.held_s
+            computed = turn.prompt_tokens - job.hit_hbm - job.hit_dram - job.hit_nvme
             again_s = prefill_s * job.recomputed / computed if job.recomputed else 0.0
-            causes = (job.queue_blocks_s, job.admitted_s - ready_s - job.queue_blocks_s,
-                      job.loaded_s - job.admitted_s, prefill_s - again_s, again_s, job.interference_s,
+            causes = (job.queue_blocks_s, job.admitted_s - ready_s - job.queue_blocks_s - job.joined_s,
+                      job.loaded_s - job.admitted_s + job.joined_s + job.held_s, prefill_s - again_s, again_s,
+                      job.interference_s,
                       end_s - job.first_s - job.interference_s - (job.lost_s - job.lost_before_s), job.lost_s)
         else:
             causes = (nan,) * 8
         self.cluster.sink.turn((
             self.trajectory.number, turn.index, turn.branch, job.replica, turn in self._roots, job.tool,
             status, ready_s, job.start_s if job.start_s >= 0.0 else nan, job.first_s if job.first_s >= 0.0 else nan,
-            end_s, turn.prompt_tokens, turn.output_tokens, job.hit_hbm, job.hit_dram, job.ceiling, job.recomputed,
-            job.preemptions, *causes))
+            end_s, turn.prompt_tokens, turn.output_tokens, job.hit_hbm, job.hit_dram, job.hit_nvme,
+            job.ceiling, job.recomputed, job.preemptions, *causes))
 
 
 def _heir(turn: Turn) -> Turn | None:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import simpy
 
 from sim.engine.cluster import Cluster
-from sim.engine.host import Host
+from sim.engine.host import Host, HostConfig
 from sim.engine.pauses import Pauses
 from sim.engine.replica import Replica
+from sim.engine.transfers import Transfers
 from sim.errors import InputError
 from sim.memory.allocators.paged import BlockPool
 from sim.memory.kv_cache import KvCache
 from sim.memory.links import Link
 from sim.memory.prefix_tree import PrefixTree
 from sim.policies.prediction import Predictor
+from sim.policies.prediction.base import Declared
 from sim.records import RunTotals, Sink
 from sim.scenario.deployment import Deployment, deploy
 from sim.scenario.model import Scenario
@@ -61,7 +64,8 @@ def simulate(scenario: Scenario, workload: Workload, sink: Sink, replication: in
     """
     deployment = deploy(scenario)
     env = simpy.Environment()
-    cluster = _assemble(env, scenario, deployment, sink, stretches)
+    declared: Declared = getattr(workload, "declared_waits", {})
+    cluster = _assemble(env, scenario, deployment, sink, declared, stretches)
     cluster.progress = progress
     cluster.feed(workload.trajectories(scenario.seed, replication), workload.closed)
     duration_s = run_length_s(scenario)
@@ -78,16 +82,16 @@ def run_length_s(scenario: Scenario) -> float | None:
     return None if isinstance(scenario.workload.agents, TraceConfig) else DEFAULT_DURATION_S
 
 
-def _assemble(env: simpy.Environment, scenario: Scenario, deployment: Deployment, sink: Sink,
+def _assemble(env: simpy.Environment, scenario: Scenario, deployment: Deployment, sink: Sink, declared: Declared,
               stretches: bool) -> Cluster:
     engine = scenario.engine
     limit = engine.max_trajectories
     cluster = Cluster(env, sink, scenario.routing, None if limit is None else limit * deployment.replicas)
     cost = build(scenario.timing, deployment)
-    predictor = scenario.retention.predictor.start()
+    predictor = scenario.retention.predictor.start(declared)
     for index in range(deployment.replicas):
         if index % deployment.replicas_per_node == 0:
-            host = Host(deployment.dram_bytes, deployment.block_bytes)
+            host = Host(env, _host_config(scenario, deployment), deployment.block_bytes)
         cluster.replicas.append(_replica(env, cluster, index, scenario, deployment, host, cost, predictor, sink,
                                          stretches))
     return cluster
@@ -105,12 +109,27 @@ def _replica(env: simpy.Environment, cluster: Cluster, index: int, scenario: Sce
     replica = Replica(env, cluster, index, kv, cost, engine.schedule, sink,
                       headroom_blocks=int(engine.headroom * total), low_blocks=int(cache.low_watermark * total),
                       high_blocks=int(cache.high_watermark * total),
-                      block_copy_s=2.0 * deployment.block_bytes / deployment.hbm_Bps, stretches=stretches)
+                      block_copy_s=2.0 * deployment.block_bytes / deployment.hbm_Bps, layers=deployment.n_layers,
+                      stretches=stretches)
     link = Link(env, deployment.host_link_Bps_out, deployment.host_link_Bps_in, deployment.host_link_latency_s,
-                deployment.host_link_Bps_both)
-    replica.attach(Pauses(env, replica, kv, link, host, cost, scenario.retention, predictor, deployment.block_bytes,
-                          sink))
+                deployment.host_link_Bps_both, host.bus)
+    transfers = Transfers(env, index, link, host, deployment.block_bytes, sink)
+    dram = scenario.tiers.dram
+    replica.attach(Pauses(env, replica, kv, transfers, cost, scenario.retention, predictor, sink,
+                          write_through=dram is not None and dram.write == "on_compute"))
     return replica
+
+
+def _host_config(scenario: Scenario, deployment: Deployment) -> HostConfig:
+    """Return sizes and rates of a node's tiers below HBM."""
+    dram, nvme = scenario.tiers.dram, scenario.tiers.nvme
+    config = HostConfig(dram_bytes=deployment.dram_bytes, nvme_bytes=deployment.nvme_bytes,
+                        dram_Bps=deployment.dram_Bps, nvme_write_Bps=deployment.nvme_write_Bps,
+                        nvme_read_Bps=deployment.nvme_read_Bps, direct=nvme is not None and nvme.direct)
+    if dram is None:
+        return config
+    return replace(config, low_fraction=dram.low_watermark, high_fraction=dram.high_watermark,
+                   spills=dram.evict_to == "nvme", exclusive=dram.exclusive)
 
 
 def _finish(cluster: Cluster, deployment: Deployment, end_s: float) -> RunTotals:
@@ -159,4 +178,9 @@ def _counts(cluster: Cluster) -> dict[str, int]:
         "cow_copies": sum(replica.kv.copies for replica in replicas),
         "offload_failures": sum(replica.pauses.offload_failures for replica in replicas),
         "dram_evictions": sum(host.dram.evicted for host in hosts),
+        "nvme_evictions": sum(host.nvme.evicted for host in hosts),
+        "spills": sum(host.spilled for host in hosts),
+        "pins_expired": sum(replica.pauses.expired for replica in replicas),
+        "prefetches": sum(replica.pauses.prefetches.started for replica in replicas),
+        "prefetches_skipped": sum(replica.pauses.prefetches.skipped for replica in replicas),
     }

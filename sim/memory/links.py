@@ -8,7 +8,7 @@ stopped. While both directions are busy their sum may be capped (H100 over PCIe 
 from __future__ import annotations
 
 from collections.abc import Callable
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import Any
 
 import simpy
@@ -87,6 +87,23 @@ class Direction:
         self.settle()
         self._next()
 
+    def promote(self, move: Move, priority: int) -> None:
+        """Raise the priority of a move that has not ended."""
+        if priority >= move.priority:
+            return
+        move.priority = priority
+        if move is self.current:
+            return
+        heapify(self.queue)
+        if self.current is not None and priority < self.current.priority:
+            self.queue.remove(move)
+            heapify(self.queue)
+            self.queued_bytes -= move.bytes_left
+            self.settle()
+            self._push(self.current)
+            self._begin(move)
+            self._schedule()
+
     def wait_s(self, size: float, priority: int) -> float:
         """Estimate the time until a move of `size` bytes of that priority would end, if it were asked for now."""
         ahead = 0.0
@@ -156,17 +173,38 @@ class Direction:
         move.done(move)
 
 
+class Bus:
+    """Host memory that several links share: the sum of all copies under way is capped at its bandwidth."""
+
+    __slots__ = ("bandwidth_Bps", "links")
+
+    def __init__(self, bandwidth_Bps: float) -> None:
+        if bandwidth_Bps <= 0:
+            raise ValueError(f"a bus needs a positive bandwidth (got {bandwidth_Bps} B/s)")
+        self.bandwidth_Bps = bandwidth_Bps
+        self.links: list[Link] = []
+
+    def share(self) -> None:
+        """Set the rates of all copies under way: what each link allows, scaled down alike if that is too much."""
+        total = sum(sum(link.allowed()) for link in self.links)
+        scale = min(1.0, self.bandwidth_Bps / total) if total > 0.0 else 1.0
+        for link in self.links:
+            link.apply(scale)
+
+
 class Link:
-    """A replica's way to its host's memory.
+    """A way between two places, such as a replica's GPUs and its host's memory.
 
     Parameters
     ----------
     out_Bps, in_Bps
-        Bandwidth towards the host and from it, bytes per second, over all GPUs of the replica.
+        Bandwidth away from the GPU and towards it, bytes per second, over all GPUs of the replica.
     latency_s
         Start-up time of a move.
     both_Bps
         Cap on the sum while both directions are busy; None for none.
+    bus
+        Host memory whose bandwidth the link shares with others; None if that is no limit.
 
     Raises
     ------
@@ -175,19 +213,43 @@ class Link:
     """
 
     def __init__(self, env: simpy.Environment, out_Bps: float, in_Bps: float, latency_s: float = 0.0,
-                 both_Bps: float | None = None) -> None:
+                 both_Bps: float | None = None, bus: Bus | None = None) -> None:
         if out_Bps <= 0 or in_Bps <= 0 or latency_s < 0 or (both_Bps is not None and both_Bps <= 0):
             raise ValueError(f"a link needs positive bandwidths and a latency >= 0 (got {out_Bps}, {in_Bps}, "
                              f"{both_Bps} B/s, {latency_s} s)")
         self.both_Bps = both_Bps
         self.out = Direction(env, self, out_Bps, latency_s)
         self.into = Direction(env, self, in_Bps, latency_s)
+        self.bus = bus
+        if bus is not None:
+            bus.links.append(self)
+
+    @property
+    def busy(self) -> bool:
+        """Whether a copy is under way in either direction."""
+        return self.out.current is not None or self.into.current is not None
 
     def rates_changed(self) -> None:
-        """A direction started or stopped: share the cap, if there is one, in proportion to the bandwidths."""
+        """A direction started or stopped: share out the bandwidth anew."""
+        if self.bus is None:
+            self.apply(1.0)
+        else:
+            self.bus.share()
+
+    def allowed(self) -> tuple[float, float]:
+        """Return the rates of the copies under way, out and in, as far as this link alone is concerned."""
         out, into = self.out, self.into
+        if out.current is None or into.current is None:
+            return (out.bandwidth_Bps if out.current else 0.0, into.bandwidth_Bps if into.current else 0.0)
         scale = 1.0
-        if self.both_Bps is not None and out.current is not None and into.current is not None:
+        if self.both_Bps is not None:
             scale = min(1.0, self.both_Bps / (out.bandwidth_Bps + into.bandwidth_Bps))
-        out.set_rate(out.bandwidth_Bps * scale)
-        into.set_rate(into.bandwidth_Bps * scale)
+        return out.bandwidth_Bps * scale, into.bandwidth_Bps * scale
+
+    def apply(self, scale: float) -> None:
+        """Set the rates to `scale` times what the link allows."""
+        out_Bps, in_Bps = self.allowed()
+        if out_Bps:
+            self.out.set_rate(out_Bps * scale)
+        if in_Bps:
+            self.into.set_rate(in_Bps * scale)

@@ -1,12 +1,13 @@
-"""A tier below HBM: contexts of paused trajectories, least recently used first to go.
+"""Tiers below HBM: contexts of paused trajectories, least recently used first to go.
 
-The tier belongs to a node and is shared by its replicas. It holds, per stream, one run of whole blocks
+A tier belongs to a node and is shared by its replicas. It holds, per stream, one run of whole blocks
 ``[first, end)``; a copy under way pins its entry, and blocks can be found only when their copy has ended.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Sequence
 
 from workloads.trajectory import Stream
 
@@ -106,34 +107,15 @@ class Tier:
         if entry.pins == 0:
             self._shrink(entry, entry.ready, now_s)
 
-    def find(self, stream: Stream, tokens: int, have_tokens: int, block_tokens: int) -> int:
-        """Return how far the prompt's first `tokens` tokens are covered when HBM holds `have_tokens` of them.
-
-        Entries of the stream and of its ancestors are joined as long as they leave no gap.
-        """
-        pieces: list[tuple[Stream, int]] = []
-        at: Stream | None = stream
-        while at is not None and tokens > have_tokens:
-            pieces.append((at, tokens))
-            tokens = min(tokens, at.attach)
-            at = at.parent
-        covered = have_tokens // block_tokens
-        for piece, upto in reversed(pieces):
-            entry = self.entries.get(piece)
-            if entry is None or not entry.first <= covered < entry.ready:
-                if covered < upto // block_tokens:
-                    break
-                continue
-            covered = max(covered, min(entry.ready, upto // block_tokens))
-            if covered < upto // block_tokens:
-                break
-        return max(have_tokens, covered * block_tokens)
-
     def forget(self, stream: Stream, now_s: float) -> None:
         """Drop the stream's entry unless a copy pins it (its trajectory has ended, or HBM holds it again)."""
         entry = self.entries.get(stream)
         if entry is not None and not entry.pins:
             self._shrink(entry, entry.first, now_s)
+
+    def oldest(self) -> Entry | None:
+        """Return the entry used longest ago that no copy pins, or None."""
+        return next((entry for entry in self.entries.values() if not entry.pins), None)
 
     def settle(self, now_s: float) -> None:
         """Bring the byte-seconds up to date."""
@@ -179,3 +161,31 @@ class Tier:
     def _book(self, now_s: float) -> None:
         self.byte_s += self.used * self.block_bytes * (now_s - self._since_s)
         self._since_s = now_s
+
+
+def cover(tiers: Sequence[Tier], stream: Stream, tokens: int, have_tokens: int, block_tokens: int) -> list[int]:
+    """Return how many blocks of a prompt each tier can add to the `have_tokens` tokens that HBM holds.
+
+    The prompt is the first `tokens` tokens of `stream`. Entries of the stream and of its ancestors, in whichever tier,
+    are joined as long as they leave no gap; where two tiers hold a block, the first of them gives it.
+    """
+    pieces: list[tuple[Stream, int]] = []
+    at: Stream | None = stream
+    while at is not None and tokens > have_tokens:
+        pieces.append((at, tokens // block_tokens))
+        tokens = min(tokens, at.attach)
+        at = at.parent
+    found = [0] * len(tiers)
+    covered = have_tokens // block_tokens
+    for piece, upto in reversed(pieces):
+        while covered < upto:
+            for index, tier in enumerate(tiers):
+                entry = tier.entries.get(piece)
+                if entry is not None and entry.first <= covered < entry.ready:
+                    reach = min(entry.ready, upto)
+                    found[index] += reach - covered
+                    covered = reach
+                    break
+            else:
+                return found
+    return found

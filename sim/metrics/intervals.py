@@ -53,8 +53,7 @@ def headline(part: Part) -> dict[str, float | None]:
     figures["throughput.turns_per_s"] = _ratio(done["end_s"].size, span)
     figures["throughput.trajectories_per_s"] = _ratio(part.trajectory_s.size, span)
     figures["throughput.output_tokens_per_s"] = _ratio(done["output_tokens"].sum(), span)
-    hits = turn["hit_hbm_tokens"].sum() + turn["hit_dram_tokens"].sum()
-    figures["hit_rate.total"] = _ratio(hits, turn["prompt_tokens"].sum())
+    figures["hit_rate.total"] = _ratio(turn["hit_tokens"].sum(), turn["prompt_tokens"].sum())
     figures["concurrency.mean"] = part.concurrency
     return figures
 
@@ -104,8 +103,7 @@ def _single(part: Part, rng: np.random.Generator) -> dict[str, Interval | None]:
     found["throughput.turns_per_s"] = _rate(done["end_s"], None, edges)
     found["throughput.output_tokens_per_s"] = _rate(done["end_s"], done["output_tokens"], edges)
     found["throughput.trajectories_per_s"] = _rate(part.trajectory_end_s, None, edges)
-    hits = turn["hit_hbm_tokens"] + turn["hit_dram_tokens"]
-    found["hit_rate.total"] = batch_means(hits, turn["prompt_tokens"])
+    found["hit_rate.total"] = batch_means(turn["hit_tokens"], turn["prompt_tokens"])
     return found
 
 

@@ -76,14 +76,19 @@ class Timeline:
 def held(columns: Columns, warmup_s: float) -> dict[str, Any]:
     """Return GB-seconds that pauses begun after the warm-up held: in total, by tier and by tool."""
     chosen = columns("pauses", "start_s") >= warmup_s
-    hbm = columns("pauses", "hold_hbm_byte_s")[chosen] / GB
-    dram = columns("pauses", "hold_dram_byte_s")[chosen] / GB
+    by_tier = {tier: columns("pauses", f"hold_{tier}_byte_s")[chosen] / GB for tier in ("hbm", "dram", "nvme")}
+    whole = np.sum(list(by_tier.values()), axis=0)
     tools, number = np.unique(columns("pauses", "tool")[chosen].astype(str), return_inverse=True)
-    by_tool = np.bincount(number, weights=hbm + dram, minlength=len(tools))
+
+    def split(held_GB_s: NDArray[Any]) -> dict[str, float]:
+        sums = np.bincount(number, weights=held_GB_s, minlength=len(tools))
+        return {str(tool): float(amount) for tool, amount in zip(tools, sums, strict=True)}
+
     return {
-        "total": float(hbm.sum() + dram.sum()),
-        "by_tier": {"hbm": float(hbm.sum()), "dram": float(dram.sum())},
-        "by_tool": {str(tool): float(amount) for tool, amount in zip(tools, by_tool, strict=True)},
+        "total": float(whole.sum()),
+        "by_tier": {tier: float(held.sum()) for tier, held in by_tier.items()},
+        "by_tool": split(whole),
+        "by_tool_and_tier": {tier: split(held) for tier, held in by_tier.items()},
     }
 
 

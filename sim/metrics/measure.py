@@ -16,6 +16,9 @@ from sim.records import RunTotals
 
 Array = NDArray[Any]
 
+#: Prompt tokens found, by the tier they were found in.
+HIT_COLUMNS = ("hit_hbm_tokens", "hit_dram_tokens", "hit_nvme_tokens")
+
 
 @dataclass(frozen=True, slots=True)
 class Facts:
@@ -117,8 +120,9 @@ def _turns(columns: Columns, order: Array, ttft: Array) -> dict[str, Array]:
     gaps = np.where(output > 1, output - 1, np.nan)
     turn = {"ready_s": ready, "ttft_s": ttft, "turn_s": end - ready, "output_tokens": output,
             "tpot_s": (end - ready - ttft) / gaps, "first": columns("turns", "first")[order].astype(bool)}
-    for name in ("prompt_tokens", "hit_hbm_tokens", "hit_dram_tokens", "ceiling_tokens"):
+    for name in ("prompt_tokens", "ceiling_tokens", *HIT_COLUMNS):
         turn[name] = columns("turns", name)[order]
+    turn["hit_tokens"] = np.sum([turn[name] for name in HIT_COLUMNS], axis=0)
     return turn
 
 

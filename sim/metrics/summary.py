@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.metrics import binds, cost, intervals, ledgers, percentiles, slo
-from sim.metrics.measure import Facts, Part
+from sim.metrics.measure import HIT_COLUMNS, Facts, Part
 
 #: Counts every summary has, zero or not; the engine may add others.
 COUNTS = ("evictions", "forced_evictions", "preemptions", "rejections", "deadlocks_broken", "cow_copies")
@@ -102,9 +102,9 @@ def _added(parts: Sequence[Part], name: str) -> dict[str, float]:
 def _hit_rate(parts: Sequence[Part], facts: Facts) -> dict[str, float | None]:
     """Return shares of prompt tokens: one denominator for all of them."""
     sums = {name: float(sum(part.turn[name].sum() for part in parts))
-            for name in ("prompt_tokens", "hit_hbm_tokens", "hit_dram_tokens", "ceiling_tokens")}
+            for name in ("prompt_tokens", "ceiling_tokens", "hit_tokens", *HIT_COLUMNS)}
     prompt = sums["prompt_tokens"]
-    rate = {"total": _over(sums["hit_hbm_tokens"] + sums["hit_dram_tokens"], prompt),
+    rate = {"total": _over(sums["hit_tokens"], prompt),
             "hbm": _over(sums["hit_hbm_tokens"], prompt)}
     for tier in TIERS:
         rate[tier] = _over(sums.get(f"hit_{tier}_tokens", 0.0), prompt) if tier in facts.tiers else None

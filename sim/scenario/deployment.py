@@ -57,8 +57,8 @@ class Deployment:
         Fixed cost of a transfer.
     dram_bytes, dram_Bps
         Host memory of a node given to the DRAM tier (0 without the tier), and the bandwidth of host memory.
-    nvme_read_Bps, nvme_write_Bps
-        Bandwidth of a node's local storage.
+    nvme_bytes, nvme_read_Bps, nvme_write_Bps
+        Local storage of a node given to the NVMe tier (0 without the tier), and its bandwidth.
     price_usd_per_gpu_hour
         Price of a GPU for an hour.
     """
@@ -103,6 +103,7 @@ class Deployment:
     host_link_latency_s: float
     dram_bytes: int
     dram_Bps: float
+    nvme_bytes: int
     nvme_read_Bps: float
     nvme_write_Bps: float
     price_usd_per_gpu_hour: float
@@ -174,7 +175,7 @@ def deploy(scenario: Scenario) -> Deployment:
         host_link_Bps_out=min(group * link.out_Bps, cap), host_link_Bps_in=min(group * link.in_Bps, cap),
         host_link_Bps_both=min(both, cap), host_link_latency_s=link.latency_s,
         dram_bytes=_dram_bytes(scenario, node), dram_Bps=node.host_dram_Bps,
-        nvme_read_Bps=node.nvme_read_Bps, nvme_write_Bps=node.nvme_write_Bps,
+        nvme_bytes=_nvme_bytes(scenario, node), nvme_read_Bps=node.nvme_read_Bps, nvme_write_Bps=node.nvme_write_Bps,
         price_usd_per_gpu_hour=node.price_usd_per_gpu_hour,
     )
 
@@ -247,4 +248,14 @@ def _dram_bytes(scenario: Scenario, node: NodeProfile) -> int:
     if node.host_dram_bytes and tier.capacity > node.host_dram_bytes:
         raise InputError(f"{node.name} has {node.host_dram_bytes / GiB:.0f} GiB of host memory",
                          field="tiers.dram.capacity", got=f"{tier.capacity / GiB:.0f} GiB")
+    return int(tier.capacity)
+
+
+def _nvme_bytes(scenario: Scenario, node: NodeProfile) -> int:
+    tier = scenario.tiers.nvme
+    if tier is None:
+        return 0
+    if tier.capacity > node.nvme_bytes:
+        raise InputError(f"{node.name} has {node.nvme_bytes / 1e12:.2f} TB of local storage",
+                         field="tiers.nvme.capacity", got=f"{tier.capacity / 1e12:.2f} TB")
     return int(tier.capacity)

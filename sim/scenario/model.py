@@ -19,6 +19,7 @@ from sim.policies.schedule import Chunked, Schedule
 from sim.scenario import shorthand
 from sim.scenario.catalogue import Hardware, Model, known_agents
 from sim.scenario.sweep_axes import check_sweep
+from sim.timing.measured_profile import measured_name
 from sim.units import SECONDS, Bytes, Fraction, GiB, Seconds, parse
 from workloads.config import WorkloadConfig
 
@@ -62,6 +63,9 @@ class Timing(_Config):
 
     roofline: Roofline = Roofline()
     """Datasheet figures and stated efficiencies."""
+    measured: Annotated[str, BeforeValidator(measured_name)] | None = None
+    """Step times measured on the GPU: the name of a profile in `hardware_profiles/measured` (or a `.json` file of one's
+    own); takes the place of the roofline."""
 
 
 class PrefixCache(_Config):
@@ -117,22 +121,53 @@ class Engine(_Config):
     """Reuse of prompt prefixes."""
 
 
-class Tier(_Config):
-    """A place below HBM that paused contexts move to."""
+class DramTier(_Config):
+    """Pinned host memory, shared by the replicas of a node."""
+
+    capacity: Bytes = Field(ge=0)
+    """Bytes it holds, per node."""
+    evict_to: Literal["nowhere", "nvme"] = "nowhere"
+    """Where the contexts used longest ago go when it is full."""
+    write: Literal["on_pause", "on_compute"] = "on_pause"
+    """When contexts are written to it: when the retention policy offloads them, or as soon as a turn has computed them
+    (write-through), so that HBM can drop them at once; the link then carries every block."""
+    exclusive: bool = False
+    """Whether a context that has come back is dropped here, so that no block lies in HBM and in DRAM at once."""
+    low_watermark: Fraction = 0.9
+    """Moving contexts on to NVMe stops when less than this share of the capacity is used."""
+    high_watermark: Fraction = 0.95
+    """It starts when more than this share is used."""
+
+
+class NvmeTier(_Config):
+    """Local storage of a node, below host memory."""
 
     capacity: Bytes = Field(ge=0)
     """Bytes it holds, per node."""
     evict_to: Literal["nowhere"] = "nowhere"
-    """Where its victims go when it is full."""
-    write: Literal["on_pause"] = "on_pause"
-    """When contexts are written to it."""
+    """Where the contexts used longest ago go when it is full."""
+    direct: bool = False
+    """Copies go between storage and GPU directly (GPUDirect Storage) instead of through host memory in pieces."""
 
 
 class Tiers(_Config):
     """Tiers below HBM."""
 
-    dram: Tier | None = None
-    """Pinned host memory, shared by the replicas of a node."""
+    dram: DramTier | None = None
+    """Pinned host memory."""
+    nvme: NvmeTier | None = None
+    """Local storage."""
+
+    @model_validator(mode="after")
+    def _targets_exist(self) -> Self:
+        dram = self.dram
+        if dram is not None and dram.evict_to == "nvme" and self.nvme is None:
+            raise InputError("evicts to local storage, so tiers.nvme must be given", field="dram.evict_to",
+                             got=dram.evict_to)
+        if dram is not None and dram.low_watermark > dram.high_watermark:
+            raise InputError(f"must not exceed high_watermark, which is {dram.high_watermark:g}",
+                             field="dram.low_watermark", got=dram.low_watermark)
+        return self
 
 
 def _warmup(value: Any) -> Any:
@@ -190,7 +225,8 @@ class Scenario(_Config):
 
     @model_validator(mode="after")
     def _offload_has_a_target(self) -> Self:
-        if self.retention.policy == "offload" and self.tiers.dram is None:
-            raise InputError("offloads to host memory, so tiers.dram must be given", field="retention.policy",
-                             got=self.retention.policy)
+        policy = self.retention
+        if policy.policy == "offload" and getattr(self.tiers, policy.to) is None:
+            raise InputError(f"offloads contexts, so tiers.{policy.to} must be given", field="retention.policy",
+                             got=policy.policy)
         return self

@@ -82,6 +82,13 @@ class Result:
         """Samples over time; columns in `sim.records.TIMELINE_COLUMNS`, plus `replication`."""
         return self._frame("timeline")
 
+    @property
+    def plot(self) -> Any:
+        """Figures of the run: ``result.plot.pool_use()``, ``result.plot()`` for an overview (`sim.report.plots`)."""
+        from importlib import import_module  # by name: reports lie above results
+
+        return import_module("sim.report.plots.accessor").Plots(self)
+
     def _frame(self, table: str) -> pd.DataFrame:
         if self._tables is not None:
             return self._tables.frame(table)

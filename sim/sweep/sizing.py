@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 #: Loads tried at most for the answer, and for each relief.
 BUDGET, RELIEF_BUDGET = 12, 8
-#: Relative width of the answer's interval that ends the search.
-TOLERANCE = 0.02
+#: Relative width of the answer's interval that ends the search: of rates, and of whole numbers.
+TOLERANCE, WHOLE_TOLERANCE = 0.02, 0.005
 #: Replications of a load at first (at least), and at most.
 FIRST, MOST = 2, 8
 
@@ -96,7 +96,7 @@ def _simulate(task: tuple[Scenario, int]) -> tuple[int, dict[str, Any]]:
 
 
 def size(scenario: Any, find: str = "concurrency", *, overrides: Sequence[str] = (), reliefs: bool = True,
-         jobs: int | None = None, tolerance: float = TOLERANCE, most_replications: int = MOST,
+         jobs: int | None = None, tolerance: float | None = None, most_replications: int = MOST,
          progress: Progress | None = None) -> SizeResult:
     """Find the largest load that meets a scenario's `slo:` (or the fewest replicas).
 
@@ -114,7 +114,8 @@ def size(scenario: Any, find: str = "concurrency", *, overrides: Sequence[str] =
     jobs
         Replications at once; None for one a core.
     tolerance
-        Relative width of the interval that ends the search; whole numbers end at neighbours.
+        Relative width of the interval that ends the search; by default 2 % of a rate, and for whole numbers
+        neighbours, or 0.5 % if that is more.
     most_replications
         Replications of a load too close to call.
 
@@ -135,6 +136,7 @@ def size(scenario: Any, find: str = "concurrency", *, overrides: Sequence[str] =
         raise InputError("size needs objectives to meet, like slo: {ttft_resumed: {p95: 2 s}}", field="slo")
     load = load_of(ready, find)
     ready = ready.model_copy(update={"sweep": None})
+    tolerance = tolerance if tolerance is not None else WHOLE_TOLERANCE if load.whole else TOLERANCE
     first = max(FIRST, ready.replications)
     trials = Trials(ready, load, first, max(first, most_replications), jobs, progress or (lambda text: None))
     begin = _guess(ready, load)

@@ -90,8 +90,8 @@ class SweepResult:
         numbers = [name for name in fine.select_dtypes(["number", "bool"]).columns
                    if name not in ("point", "replication", *self.axes)]
         figures = groups[numbers].mean()
-        for name in ("binds",):
-            figures.insert(0, name, groups[name].agg(lambda values: values.mode().iat[0]))
+        if "binds" in fine:
+            figures.insert(0, "binds", groups["binds"].agg(lambda values: values.mode().iat[0]))
         figures.insert(0, "replications", groups.size())
         return groups[self.axes].first().join(figures)
 
@@ -217,7 +217,8 @@ def perform(task: Task) -> rows.Row:
         raise
     except Exception as error:
         said = " ".join(str(error).split())
-        row |= {"status": "failed", "error": said if isinstance(error, InputError) else f"{type(error).__name__}: {said}"}
+        kind = "" if isinstance(error, InputError) else f"{type(error).__name__}: "
+        row |= {"status": "failed", "error": kind + said}
     if task.folder is not None:
         rows.write(task.folder / "row.parquet", rows.table([row]))
     return row

@@ -112,12 +112,12 @@ def _sum_of(table: Mapping[str, Any], shapes: Sequence[tuple[tuple[int, int], fl
     known = {tuple(shape): row for shape, row in zip(table["shapes"], rows, strict=True)}
     total = [0.0] * len(tokens)
     for shape, times in shapes:
-        for index, us in enumerate(_product(known, shape, said)):
+        for index, us in enumerate(product(known, shape, said)):
             total[index] += us * times * 1e-6
     return Curve(tokens, total)
 
 
-def _product(known: Mapping[Any, Sequence[float]], shape: tuple[int, int], said: list[str]) -> Sequence[float]:
+def product(known: Mapping[Any, Sequence[float]], shape: tuple[int, int], said: list[str]) -> Sequence[float]:
     """Return the times of one product over tokens: measured, or log-bilinear between measured (n, k)."""
     if shape in known:
         return known[shape]
@@ -163,7 +163,8 @@ def _attention_entry(entries: Sequence[Mapping[str, Any]], profile: Profile, sha
         raise InputError(f"{profile.name} has attention of {', '.join(have) or 'no shape'} only", field="kv_dtype",
                          got=f"head_dim {shape[2]} in {dtype}")
     heads, kv_heads, _ = shape
-    near = min(same, key=lambda entry: (abs(log(entry["kv_heads"] / kv_heads)) if kv else 0.0)
+    # What attention moves goes with the KV heads, what it computes with the query heads.
+    near = min(same, key=lambda entry: abs(log(entry["kv_heads"] / kv_heads)) * (4.0 if kv else 0.25)
                + abs(log(entry["heads"] / heads)))
     if (near["heads"], near["kv_heads"]) == (heads, kv_heads):
         return near, 1.0

@@ -107,6 +107,15 @@ def find(name: str) -> Path:
     return folder() / f"{name}.json"
 
 
+def measured_name(value: Any) -> Any:
+    """Check the name of a profile as a scenario gives it; InputError that lists those there are."""
+    if isinstance(value, Mapping):
+        raise InputError(f"needs the name of a profile: {{measured: NAME}}; there are {', '.join(names()) or 'none'}")
+    if isinstance(value, str):
+        find(value)
+    return value
+
+
 def read(name: str) -> Profile:
     """Return a profile, given its name or path.
 

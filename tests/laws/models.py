@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, get_args
 
@@ -100,6 +100,8 @@ class BlockModel:
         self.copies = 0
         self.dormant_block_s = 0.0
         self.now_s = 0.0
+        #: Which of two streams used last at the same time goes first is open: the one that is gone elsewhere.
+        self.gone: Callable[[Key], bool] = lambda key: False
 
     # -- what it says
 
@@ -216,7 +218,7 @@ class BlockModel:
             leaves = dormant - needed
             if not leaves:
                 break
-            stream, block = min(leaves, key=lambda key: self.last_use[key[0]])
+            stream, block = min(leaves, key=lambda key: (self.last_use[key[0]], not self.gone(key)))
             while True:
                 self._forget((stream, block))
                 freed += 1

@@ -20,7 +20,7 @@ from sim.memory.prefix_tree import PrefixTree
 from workloads.trajectory import Stream
 
 #: A program is a seed and a length: what is done (some of it more often), and three numbers that choose on what.
-PROGRAMS = st.tuples(st.integers(0, 1 << 32), st.integers(1, 150))
+PROGRAMS = st.tuples(st.integers(0, 1 << 32), st.sampled_from((5, 15, 30, 60, 100, 150)))
 SHAPES = st.fixed_dictionaries({
     "total": st.integers(3, 24), "size": st.sampled_from((1, 2, 4, 5)), "cow": st.booleans(),
     "on_chunk": st.booleans(), "whole_nodes": st.booleans(),
@@ -45,6 +45,7 @@ class Pair:
         self.tree = PrefixTree(self.pool, whole_nodes=whole_nodes, exact_tail=cow)
         self.kv = KvCache(self.pool, self.tree, enabled=enabled, on_chunk=on_chunk)
         self.model = BlockModel(total, size, cow=cow, on_chunk=on_chunk, whole_nodes=whole_nodes, enabled=enabled)
+        self.model.gone = lambda key: key[0] not in self.tree.nodes or self.tree.nodes[key[0]].end <= key[1]
         self.streams = [Stream(None, 0, "root")]
         self.lengths = [1]
         self.running: list[tuple[Any, Table, list[int]]] = []

@@ -67,7 +67,8 @@ def _first_object(path: Path) -> dict[str, Any]:
     if path.suffix == ".json":
         return document(path)
     skipping = Problems("skip")
-    for _, row in (table.rows if path.suffix.lower() == ".csv" else lines)(path, skipping):
+    found = table.rows(path, skipping, frozenset()) if path.suffix.lower() == ".csv" else lines(path, skipping)
+    for _, row in found:
         return row
     if skipping.first:
         raise skipping.first[0]

@@ -15,12 +15,12 @@ from workloads.readers.base import Problems, Progress, integer
 from workloads.readers.table import instant, rows
 from workloads.trajectory import Stream, Trajectory, Turn
 
-COLUMNS = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
+COLUMNS = frozenset({"TIMESTAMP", "ContextTokens", "GeneratedTokens"})
 
 
 def sniff(row: dict[str, Any]) -> bool:
     """Return whether a row has this format's columns."""
-    return set(COLUMNS) <= row.keys()
+    return row.keys() >= COLUMNS
 
 
 def timed(path: Path) -> bool:
@@ -51,7 +51,7 @@ def read(path: Path, *, problems: Problems | None = None, block_size: int | None
     problems = problems or Problems()
     begun: int | None = None
     count, last_s = 0, 0.0
-    for line, row in rows(path, problems):
+    for line, row in rows(path, problems, COLUMNS):
         try:
             at = instant(row, "TIMESTAMP")
             arrival_s = 0.0 if begun is None else (at - begun) / 1e6

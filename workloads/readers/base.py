@@ -38,6 +38,11 @@ class Problems:
         if len(self.first) < 5:
             self.first.append(placed)
 
+    def clear(self) -> None:
+        """Forget what was counted: the reading begins again."""
+        self.skipped = 0
+        self.first.clear()
+
 
 def raw_lines(path: Path, problems: Problems) -> Iterator[tuple[int, bytes]]:
     """Yield (line number from 1, bytes) for every line that is not blank, never holding more than one.

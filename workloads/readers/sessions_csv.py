@@ -15,7 +15,7 @@ from typing import Any
 from sim.errors import InputError
 from workloads.prompt import attached
 from workloads.readers.base import Problems, Progress, integer, number, text
-from workloads.readers.table import renamed, rows
+from workloads.readers.table import rows
 from workloads.trajectory import Stream, Trajectory, Turn
 
 _ALIASES = {
@@ -24,18 +24,19 @@ _ALIASES = {
     "completion_tokens": "output", "output_length": "output", "wait_s": "wait", "arrival_s": "arrival",
     "kept_tokens": "kept", "reused_tokens": "reused", "cached_tokens": "reused",
 }
+_REQUIRED = frozenset({"session", "prompt", "output"})
 _FLAGS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False, "": False}
 
 
 def sniff(row: dict[str, Any]) -> bool:
     """Return whether a row has this format's columns."""
-    return {"session", "prompt", "output"} <= renamed(row, _ALIASES).keys()
+    return {_ALIASES.get(name.lower(), name.lower()) for name in row} >= _REQUIRED
 
 
 def timed(path: Path) -> bool:
     """Return whether the first row says when its session arrives."""
-    for _, row in rows(path, Problems("skip")):
-        return renamed(row, _ALIASES).get("arrival") is not None
+    for _, row in rows(path, Problems("skip"), _REQUIRED, _ALIASES):
+        return row.get("arrival") is not None
     return False
 
 
@@ -85,8 +86,7 @@ def read(path: Path, *, problems: Problems | None = None, block_size: int | None
 def _sessions(path: Path, problems: Problems) -> Iterator[_Session]:
     session: _Session | None = None
     names: set[str] = set()
-    for line, written in rows(path, problems):
-        row = renamed(written, _ALIASES)
+    for line, row in rows(path, problems, _REQUIRED, _ALIASES):
         try:
             name = text(row, "session")
             if session is None or name != session.name:

@@ -15,33 +15,58 @@ from workloads.readers.base import Problems, raw_lines
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
-def rows(path: Path, problems: Problems) -> Iterator[tuple[int, dict[str, Any]]]:
+def rows(path: Path, problems: Problems, required: frozenset[str],
+         aliases: dict[str, str] | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield (line number, {column: value}) for every line after the header.
 
     Values that look like a number are one; an empty cell is None. A cell may be quoted, but not hold a line break.
 
+    Parameters
+    ----------
+    path, problems
+        The file, and what to do with bad lines.
+    required
+        Columns that must be there.
+    aliases
+        Names that the columns are given, by their names in lower case; None: they keep their own.
+
     Raises
     ------
     InputError
-        The file cannot be read or has no header; a bad line, unless such lines are skipped.
+        The file cannot be read or its header is wrong; a bad line, unless such lines are skipped.
     """
     header: list[str] | None = None
     for line, raw in raw_lines(path, problems):
         try:
             cells = _cells(raw)
+            if header is not None and len(cells) != len(header):
+                raise InputError(f"has {len(cells)} cells; the header has {len(header)}")
             if header is None:
                 header = [cell.strip() for cell in cells]
-                if len(set(header)) < len(header) or not all(header):
-                    raise InputError("the header has a column twice, or one without a name")
+                if aliases is not None:
+                    header = [aliases.get(name.lower(), name.lower()) for name in header]
+                _check(header, required)
                 continue
-            if len(cells) != len(header):
-                raise InputError(f"has {len(cells)} cells; the header has {len(header)}")
         except InputError as error:
-            if header is None or len(set(header)) < len(header) or not all(header):
-                raise error.at(file=path, line=line) from None
             problems.add(error, file=path, line=line)
+            if not _usable(header, required):
+                return
             continue
         yield line, {name: _value(cell.strip()) for name, cell in zip(header, cells, strict=True)}
+
+
+def _usable(header: list[str] | None, required: frozenset[str]) -> bool:
+    return header is not None and len(set(header)) == len(header) and required <= set(header)
+
+
+def _check(header: list[str], required: frozenset[str]) -> None:
+    """Refuse a header that has a column twice, or lacks one."""
+    twice = next((name for name in header if header.count(name) > 1), None)
+    if twice is not None:
+        raise InputError("the header has a column twice", got=twice or "''")
+    missing = sorted(required - set(header))
+    if missing:
+        raise InputError("the header lacks a column", field=missing[0])
 
 
 def _cells(raw: bytes) -> list[str]:
@@ -60,11 +85,6 @@ def _value(cell: str) -> Any:
     if len(cell) > 40 or not _NUMBER.fullmatch(cell):
         return cell
     return int(cell) if cell.lstrip("+-").isdigit() else float(cell)
-
-
-def renamed(row: dict[str, Any], aliases: dict[str, str]) -> dict[str, Any]:
-    """Return a row under the names that `aliases` gives its columns (looked up in lower case)."""
-    return {aliases.get(name.lower(), name.lower()): value for name, value in row.items()}
 
 
 def instant(row: dict[str, Any], name: str) -> int:

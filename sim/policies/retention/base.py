@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 from pydantic import BeforeValidator, Field
 
 from sim.policies.base import PolicyConfig
-from sim.policies.prediction import Learned, Prediction, Wait
+from sim.policies.prediction import Learned, Point, Prediction, Wait
 from sim.units import Fraction
 
 Action = Literal["keep", "release", "drop", "offload"]
@@ -89,6 +89,10 @@ class PauseView:
     def back_s(self) -> float:
         """Return the shortest time to have the context again once it is gone: reloaded from DRAM or recomputed."""
         return min(self.recompute_s, self.tiers["dram"].back_s) if self.room_in("dram") else self.recompute_s
+
+
+#: Stands for the view of a policy that looks at nothing.
+UNSEEN = PauseView("", Point(0.0), 0, 0.0, 0, 0.0, 0.0, 0.0, 1.0, 1.0, 0, 0.0, {})
 
 
 class Prefetch(PolicyConfig):

@@ -14,6 +14,6 @@ class Drop(RetentionConfig):
     """Name of the policy."""
     needs_view: ClassVar[bool] = False
 
-    def decide(self, pause: PauseView | None) -> Decision:
+    def decide(self, pause: PauseView) -> Decision:
         """Return ``drop``, always."""
         return DROP

@@ -20,6 +20,6 @@ class Keep(RetentionConfig):
     """Release the context after this time; None keeps it for good."""
     needs_view: ClassVar[bool] = False
 
-    def decide(self, pause: PauseView | None) -> Decision:
+    def decide(self, pause: PauseView) -> Decision:
         """Return ``keep``, always."""
         return Decision("keep", ttl_s=math.inf if self.ttl is None else self.ttl)

@@ -22,54 +22,54 @@ class Plots:
     """
 
     def __init__(self, result: Result) -> None:
-        self._result = result
+        self.result = result
 
     def __repr__(self) -> str:
         names = [name for name in dir(type(self)) if not name.startswith("_")]
-        return f"<plots of {self._result!r}: {', '.join(names)}>"
+        return f"<plots of {self.result!r}: {', '.join(names)}>"
 
     @property
     def _warmup_s(self) -> float:
-        return float(self._result.summary["checks"]["warmup_s"])
+        return float(self.result.summary["checks"]["warmup_s"])
 
     def _limits(self, *metrics: str) -> dict[str, float]:
         """Return the objectives of a metric, by the text that marks them."""
-        slo: Mapping[str, Any] = getattr(self._result.scenario, "slo", None) or {}
+        slo: Mapping[str, Any] = getattr(self.result.scenario, "slo", None) or {}
         return {f"limit of {statistic}, {seconds(limit)}": float(limit) for metric in metrics
                 for statistic, limit in (slo.get(metric) or {}).items()}
 
     def pool_use(self, ax: Axes | None = None) -> Axes:
         """Draw what the KV pool held over time."""
-        return runs.pool_use(self._result.timeline, ax, warmup_s=self._warmup_s)
+        return runs.pool_use(self.result.timeline, ax, warmup_s=self._warmup_s)
 
     def gpu_use(self, ax: Axes | None = None) -> Axes:
         """Draw what the GPUs did over time."""
-        return runs.gpu_use(self._result.timeline, ax, warmup_s=self._warmup_s)
+        return runs.gpu_use(self.result.timeline, ax, warmup_s=self._warmup_s)
 
     def occupancy(self, ax: Axes | None = None) -> Axes:
         """Draw turns decoding, in prefill and queued over time."""
-        return runs.occupancy(self._result.timeline, ax, warmup_s=self._warmup_s)
+        return runs.occupancy(self.result.timeline, ax, warmup_s=self._warmup_s)
 
     def link_use(self, ax: Axes | None = None) -> Axes:
         """Draw how busy the host links were over time."""
-        return runs.link_use(self._result.timeline, ax, warmup_s=self._warmup_s)
+        return runs.link_use(self.result.timeline, ax, warmup_s=self._warmup_s)
 
     def time_by_cause(self, ax: Axes | None = None) -> Axes:
         """Draw where a turn's time went."""
-        return runs.time_by_cause(self._result.turns, ax, warmup_s=self._warmup_s)
+        return runs.time_by_cause(self.result.turns, ax, warmup_s=self._warmup_s)
 
     def ttft(self, ax: Axes | None = None) -> Axes:
         """Draw the distribution of the time to first token."""
-        return runs.ttft(self._result.turns, ax, warmup_s=self._warmup_s,
+        return runs.ttft(self.result.turns, ax, warmup_s=self._warmup_s,
                          limits=self._limits("ttft", "ttft_first", "ttft_resumed"))
 
     def itl(self, ax: Axes | None = None) -> Axes:
         """Draw the distribution of inter-token latency."""
-        return runs.itl(self._result.steps, ax, limits=self._limits("itl"))
+        return runs.itl(self.result.steps, ax, limits=self._limits("itl"))
 
     def pauses(self, ax: Axes | None = None) -> Axes:
         """Draw what became of each paused context."""
-        return runs.pauses(self._result.pauses, ax)
+        return runs.pauses(self.result.pauses, ax)
 
     def __call__(self) -> Figure:
         """Draw an overview of the run: pool, GPUs, occupancy, latencies and causes."""

@@ -44,7 +44,7 @@ def _categories(points: pd.DataFrame, column: str) -> list[Any]:
 
 
 def heat_map(points: pd.DataFrame, x: str, y: str, value: str, ax: Axes | None = None, *,
-             best: str | None = None) -> Axes:
+             best: str | None = None, title: str = "") -> Axes:
     """Draw the mean of `value` over replications in a grid of two axes; every cell says its figure.
 
     Parameters
@@ -83,7 +83,7 @@ def heat_map(points: pd.DataFrame, x: str, y: str, value: str, ax: Axes | None =
     made = ax.figure.colorbar(image, ax=ax, pad=0.02)
     made.set_label(unit(value) + (", log scale" if wide else ""), fontsize=8.5)
     made.outline.set_visible(False)  # type: ignore[operator]
-    style.label(ax, "", x, y)
+    style.label(ax, title, x, y)
     return ax
 
 
@@ -102,7 +102,7 @@ def _frame(ax: Axes, grid: Any, best: str) -> None:
 
 
 def lines(points: pd.DataFrame, x: str, value: str, by: str | None = None, ax: Axes | None = None, *,
-          limit: float | None = None) -> Axes:
+          limit: float | None = None, title: str = "") -> Axes:
     """Draw `value` against `x`, a line for each value of `by`, with 95 % intervals where there are replications.
 
     Parameters
@@ -143,7 +143,7 @@ def lines(points: pd.DataFrame, x: str, value: str, by: str | None = None, ax: A
     _value_axis(ax, points[value].to_numpy(float), value)
     if limit is not None:
         ax.axhline(limit, color=style.BLACK, linestyle=":", linewidth=1.3, label=f"limit {said(value)(limit)}")
-    style.label(ax, "", x, unit(value))
+    style.label(ax, title, x, unit(value))
     style.legend(ax, title=by)
     return ax
 
@@ -171,7 +171,8 @@ def front(cost: Sequence[float], latency: Sequence[float]) -> list[int]:
 
 
 def pareto(points: pd.DataFrame, cost: str = "usd_per_trajectory", latency: str = "ttft_resumed_p95_s",
-           by: str | None = None, label: str | None = None, ax: Axes | None = None) -> Axes:
+           by: str | None = None, label: str | None = None, ax: Axes | None = None, *,
+           title: str = "") -> Axes:
     """Draw cost against latency and the front of points that nothing beats in both.
 
     Parameters
@@ -203,6 +204,6 @@ def pareto(points: pd.DataFrame, cost: str = "usd_per_trajectory", latency: str 
                         fontsize=8)
     _value_axis(ax, rows[latency].to_numpy(float), latency)
     ax.set_xlim(left=0)
-    style.label(ax, "", unit(cost), unit(latency))
+    style.label(ax, title, unit(cost), unit(latency))
     style.legend(ax, title=by)
     return ax

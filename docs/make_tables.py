@@ -1,0 +1,156 @@
+"""Run what the README's tables show and write them into it: ``python docs/make_tables.py --traces FOLDER``.
+
+A table stands between two comments, ``<!-- table NAME -->`` and ``<!-- end -->``; nothing else is touched. Without
+``--traces`` (kv-cache-tester traces) the tables of the replay stay as they are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sim.sweep.result import Result
+
+ROOT = Path(__file__).resolve().parent.parent
+QUICKSTART = ROOT / "scenarios" / "quickstart.yaml"
+REPLAY = ROOT / "scenarios" / "replay_coding_agents.yaml"
+#: The part of the replay in which every session still competes for memory; after it a few wait for people, for days.
+CONTENDED_S = 2 * 3600.0
+#: What a part of the pool is called in the table of the replay, and the columns of `timeline.parquet` behind it.
+POOL = {"running": ("decoding", "prefilling", "tail_waste", "reserved", "in_flight"), "paused": ("kept",),
+        "dormant": ("dormant_reused", "dormant_wasted"), "free": ("free",)}
+
+Columns = Mapping[str, Callable[["Result"], str]]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run and write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--traces", type=Path, help="folder of kv-cache-tester traces")
+    given = parser.parse_args(arguments)
+    _write("quickstart", _table(QUICKSTART, ("keep", "drop", "offload"), [], quickstart_columns()))
+    _write("later", _table(QUICKSTART, ("keep", "drop", "offload"), ["duration=4 h"], quickstart_columns()))
+    if given.traces:
+        trace = f"workload.agents.trace={given.traces.resolve()}"
+        policies = ("keep", "release", "drop", "offload", "break_even")
+        _write("replay", _table(REPLAY, policies, [trace], replay_columns()))
+        gate = [trace, "engine.max_trajectories=12"]
+        _write("gated", _table(REPLAY, ("keep", "release", "offload"), gate, gated_columns()))
+
+
+def _table(scenario: Path, policies: Sequence[str], sets: Sequence[str], columns: Columns) -> str:
+    """Return a Markdown table with a row for each retention policy."""
+    import sim
+
+    lines = ["| retention | " + " | ".join(columns) + " |", "|---" * (len(columns) + 1) + "|"]
+    for policy in policies:
+        result = sim.run(scenario, overrides=[*sets, f"retention.policy={policy}"])
+        lines.append(f"| `{policy}` | " + " | ".join(cell(result) for cell in columns.values()) + " |")
+    return "\n".join(lines)
+
+
+def _write(name: str, table: str) -> None:
+    readme = ROOT / "README.md"
+    text = readme.read_text(encoding="utf-8")
+    block = re.compile(rf"(<!-- table {name} -->\n).*?(<!-- end -->)", re.DOTALL)
+    if not block.search(text):
+        raise SystemExit(f"README.md has no place for table {name}")
+    readme.write_text(block.sub(lambda found: f"{found[1]}{table}\n{found[2]}", text), encoding="utf-8")
+    print(f"{name}\n{table}\n")
+
+
+def quickstart_columns() -> Columns:
+    """Return the columns for a steady stream of agents."""
+    from sim.metrics import wording
+
+    return {
+        "TTFT of resumed turns, p50 / p95": lambda r: _two(r.summary["ttft_s"]["resumed"], "p50", "p95"),
+        "turns/s": lambda r: wording.number(r.summary["throughput"]["turns_per_s"]),
+        "prompt tokens found": _found,
+        "GPU time recomputing": lambda r: wording.percent(_share(r.summary["ledger"]["gpu_s"], "recompute")),
+        "USD a million output tokens": lambda r: wording.number(r.summary["cost"]["usd_per_Mtok_output"]),
+        "binds": _binds,
+    }
+
+
+def replay_columns() -> Columns:
+    """Return the columns for a trace that is played to its end."""
+    from sim.metrics import wording
+
+    return {
+        "prompt tokens found": _found,
+        "TTFT of resumed turns, p50 / p95": lambda r: _two(r.summary["ttft_s"]["resumed"], "p50", "p95"),
+        "session, p50 / p90": lambda r: _two(r.summary["trajectory_s"], "p50", "p90"),
+        "GPU time recomputing, first 2 h": lambda r: wording.percent(_gpu_share(r, "recompute")),
+        "pool, first 2 h: running / paused / dormant / free": _pool,
+        "binds": _binds,
+    }
+
+
+def gated_columns() -> Columns:
+    """Return the columns for a replay in which sessions wait to be admitted."""
+    from sim.metrics import wording
+
+    return {
+        "prompt tokens found": _found,
+        "TTFT of resumed turns, p50 / p95": lambda r: _two(r.summary["ttft_s"]["resumed"], "p50", "p95"),
+        "50 % / 90 % of sessions done after": _done,
+        "GPU time recomputing, first 2 h": lambda r: wording.percent(_gpu_share(r, "recompute")),
+        "binds": _binds,
+    }
+
+
+def _two(times: Mapping[str, float | None], first: str, second: str) -> str:
+    from sim.metrics import wording
+
+    return f"{wording.seconds(times[first])} / {wording.seconds(times[second])}"
+
+
+def _done(result: Result) -> str:
+    from sim.metrics import wording
+
+    ends = result.trajectories["end_s"]
+    return f"{wording.seconds(ends.quantile(0.5))} / {wording.seconds(ends.quantile(0.9))}"
+
+
+def _found(result: Result) -> str:
+    from sim.metrics import wording
+
+    hits = result.summary["hit_rate"]
+    return f"{wording.percent(hits['total'])} of {wording.percent(hits['ceiling'])}"
+
+
+def _binds(result: Result) -> str:
+    from sim.metrics import wording
+
+    return wording.RESOURCES[result.summary["binds"]["resource"]]
+
+
+def _share(ledger: Mapping[str, float], name: str) -> float:
+    return ledger[name] / sum(ledger.values())
+
+
+def _early(result: Result) -> dict[str, float]:
+    """Return the cumulative columns of the timeline at the end of the contended part."""
+    timeline = result.timeline
+    row = timeline[timeline["time_s"] <= CONTENDED_S].iloc[-1]
+    return {str(name): float(value) for name, value in row.items() if str(name).endswith(("_byte_s", "_cum_s"))}
+
+
+def _gpu_share(result: Result, use: str) -> float:
+    gpu = {name[4:-6]: value for name, value in _early(result).items() if name.startswith("gpu_")}
+    return _share(gpu, use)
+
+
+def _pool(result: Result) -> str:
+    uses = {name.removesuffix("_byte_s"): value for name, value in _early(result).items() if name.endswith("_byte_s")}
+    whole = sum(uses.values())
+    return " / ".join(f"{abs(sum(uses[use] for use in parts)) / whole:.0%}" for parts in POOL.values())
+
+
+if __name__ == "__main__":
+    main()

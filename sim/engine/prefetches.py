@@ -1,0 +1,109 @@
+"""Offloaded contexts on their way back before their trajectory is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import simpy
+
+from sim.engine.pause import Pause
+from sim.memory.kv_cache import Sequence
+from sim.memory.links import PREFETCH, RELOAD
+from sim.memory.tiers import Entry, cover
+
+if TYPE_CHECKING:
+    from sim.engine.job import Job
+    from sim.engine.pauses import Pauses
+
+
+class Prefetches:
+    """Starts a copy back at a low quantile of the predicted wait, if there is room for it.
+
+    Attributes
+    ----------
+    started, skipped
+        Copies begun, and those not begun because too little of the pool was free.
+    blocks
+        Blocks that copies under way will fill.
+    """
+
+    __slots__ = ("_open", "blocks", "pauses", "skipped", "started")
+
+    def __init__(self, pauses: Pauses) -> None:
+        self.pauses = pauses
+        self.started = self.skipped = 0
+        self.blocks = 0
+        self._open: dict[Pause, tuple[Sequence, int, int, list[tuple[int, Entry]]]] = {}
+
+    def plan(self, pause: Pause) -> None:
+        """A context has left HBM: set the time at which it starts to come back."""
+        config = self.pauses.policy.prefetch
+        if config is None or pause.wait is None:
+            return
+        at_s = pause.start_s + pause.wait.quantile(config.quantile)
+        timeout = self.pauses.env.timeout(max(0.0, at_s - self.pauses.env.now), pause)
+        timeout.callbacks.append(self._start)
+
+    def join(self, pause: Pause, job: Job) -> bool:
+        """A turn is ready whose context is on its way: it waits for the copy, now urgent. False if none is."""
+        if pause.fetch is None:
+            return False
+        pause.joined = job
+        job.state = job.JOINING
+        job.replica = self.pauses.replica.number
+        pause.fetch.promote(RELOAD)
+        return True
+
+    def _start(self, event: simpy.Event) -> None:
+        pause = event.value
+        pauses = self.pauses
+        config = pauses.policy.prefetch
+        if not isinstance(pause, Pause) or pause.ended or config is None:
+            return
+        kv = pauses.kv
+        pool, now_s = kv.pool, pauses.env.now
+        stream, tokens = pause.turn.stream, pause.context_tokens
+        node, hit = kv.match(stream, tokens + 1)
+        found = cover(pauses.host.tiers, stream, tokens, hit, pool.block_tokens)
+        blocks = sum(found)
+        reach = (hit // pool.block_tokens + blocks) * pool.block_tokens
+        limit = min(reach, tokens)
+        room = kv.available(stream, limit, node, hit) - pauses.replica.admission.reserved - blocks
+        if not blocks or room < config.only_above_free * pool.total:
+            self.skipped += bool(blocks)
+            return
+        pauses.replica.before_change()
+        self.started += 1
+        sequence = kv.open(stream, limit, node, hit, now_s)
+        kv.grow(sequence, reach, now_s)
+        self.blocks += blocks
+        self._open[pause] = (sequence, reach, blocks, pauses.transfers.hold(stream))
+        pause.fetch = pauses.transfers.bring(found, "prefetch", pause.trajectory, PREFETCH,
+                                             lambda: self._fetched(pause))
+
+    def _fetched(self, pause: Pause) -> None:
+        """The context is back: pin it until the trajectory is, or hand it to the turn that waits for it."""
+        pauses = self.pauses
+        now_s = pauses.env.now
+        pauses.replica.before_change()
+        sequence, reach, blocks, held = self._open.pop(pause)
+        pauses.transfers.let_go(held)
+        pause.fetch = None
+        self.blocks -= blocks
+        pauses.kv.commit(sequence, reach)
+        pause.node = pauses.kv.close(sequence, reach, now_s)
+        if pause.ended and (pause.joined is None or pause.joined.cancelled):
+            pauses.replica.kick()
+            return
+        if pause.node is not None:
+            pauses.pin(pause, now_s)
+            pauses.kept[pause] = None
+        job, pause.joined = pause.joined, None
+        if job is not None:
+            job.joined_s = now_s - job.ready_s
+            pauses.replica.submit(job)
+            return
+        pause.regained(blocks, now_s)
+        if pause.node is not None:
+            pause.node.pause = pause
+        pauses.replica.kick()

@@ -1,0 +1,154 @@
+"""Does a tier keep within its capacity, never lose a block under a copy, and forget the least recently used first?"""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from models import TierModel, grown
+
+from sim.memory.tiers import Entry, Tier
+from workloads.trajectory import Stream
+
+PROGRAMS = st.tuples(st.integers(0, 1 << 32), st.sampled_from((5, 15, 30, 60, 120)))
+
+
+class Pair:
+    """A tier and its model, driven by the same operations."""
+
+    SIZE = 4
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        capacity = self.rng.randint(0, 16)
+        self.tier = Tier(capacity * 100 + self.rng.randrange(100), 100)
+        self.model = TierModel(capacity, 100)
+        self.streams = [Stream(None, 0)]
+        self.lengths = [40]
+        for _ in range(4):
+            parent = self.rng.randrange(len(self.streams))
+            self.streams.append(grown(self.streams[parent], self.rng.randint(0, self.lengths[parent])))
+            self.lengths.append(self.streams[-1].attach + 24)
+        self.copies: list[tuple[Stream, Entry, tuple[int, int]]] = []
+        self.holds: list[tuple[Stream, Entry]] = []
+        self.now_s = 0.0
+
+    def step(self) -> None:
+        self.now_s += self.rng.choice((0.0, 1.0, 2.5))
+        self.model.advance(self.now_s)
+        getattr(self, self.rng.choice(("reserve", "reserve", "reserve", "copied", "copied", "cancel", "hold", "release",
+                                       "forget", "settle")))()
+
+    def reserve(self) -> None:
+        index = self.rng.randrange(len(self.streams))
+        stream = self.streams[index]
+        low = stream.attach // self.SIZE
+        first = self.rng.choice((low, self.rng.randint(low, low + 4)))
+        end = first + self.rng.randint(1, 6)
+        entry = self.tier.reserve(stream, first, end, self.now_s)
+        assert (entry is not None) == self.model.reserve(stream, first, end)
+        if entry is not None:
+            assert entry.first <= first <= entry.ready
+            assert entry.end >= end
+            self.copies.append((stream, entry, (first, end)))
+
+    def copied(self) -> None:
+        if self.copies:
+            stream, entry, copy = self.copies.pop(self.rng.randrange(len(self.copies)))
+            self.tier.copied(entry, copy[1])
+            self.model.copied(stream, copy)
+
+    def cancel(self) -> None:
+        if self.copies:
+            stream, entry, copy = self.copies.pop(self.rng.randrange(len(self.copies)))
+            self.tier.cancel(entry, self.now_s)
+            self.model.cancel(stream, copy)
+
+    def hold(self) -> None:
+        stream = self.rng.choice(self.streams)
+        entry = self.tier.hold(stream)
+        assert (entry is not None) == self.model.hold(stream)
+        if entry is not None:
+            self.holds.append((stream, entry))
+
+    def release(self) -> None:
+        if self.holds:
+            stream, entry = self.holds.pop(self.rng.randrange(len(self.holds)))
+            self.tier.release(entry)
+            self.model.release(stream)
+
+    def forget(self) -> None:
+        stream = self.rng.choice(self.streams)
+        self.tier.forget(stream, self.now_s)
+        self.model.forget(stream)
+
+    def settle(self) -> None:
+        self.tier.settle(self.now_s)
+        assert self.tier.byte_s == pytest.approx(self.model.byte_s)
+
+    def check(self) -> None:
+        tier, model = self.tier, self.model
+        assert tier.used == sum(entry.end - entry.first for entry in tier.entries.values()) <= tier.capacity_blocks
+        assert tier.pinned == sum(entry.end - entry.first for entry in tier.entries.values() if entry.pins)
+        for stream, entry in [(stream, entry) for stream, entry, _ in self.copies] + self.holds:
+            assert tier.entries.get(stream) is entry, "an entry was lost while a copy pinned it"
+        for _, entry, (_, end) in self.copies:
+            assert entry.end >= end
+        assert tier.used == model.used()
+        assert tier.evicted == model.evicted
+        assert list(tier.entries) == list(model.blocks), "order of last use"
+        for stream, length in zip(self.streams, self.lengths, strict=True):
+            for have in (0, self.SIZE, stream.attach, self.rng.randrange(length)):
+                assert tier.find(stream, length, have, self.SIZE) == model.find(stream, length, have, self.SIZE)
+
+
+@settings(max_examples=400)
+@given(PROGRAMS)
+def test_tier_equals_a_model_that_names_every_block(program: tuple[int, int]) -> None:
+    pair = Pair(program[0])
+    for _ in range(program[1]):
+        pair.step()
+        pair.check()
+    pair.settle()
+
+
+@settings(max_examples=300)
+@given(PROGRAMS)
+def test_a_copy_makes_room_or_changes_nothing(program: tuple[int, int]) -> None:
+    """A reservation that is refused leaves every block where it was."""
+    pair = Pair(program[0])
+    for _ in range(program[1]):
+        before = {stream: (entry.first, entry.end, entry.ready) for stream, entry in pair.tier.entries.items()}
+        copies = len(pair.copies)
+        reserve, refused = pair.tier.reserve, []
+
+        def watched(*args: object, reserve=reserve, refused=refused) -> Entry | None:  # type: ignore[no-untyped-def]
+            entry = reserve(*args)
+            refused.append(entry is None)
+            return entry
+
+        tier, pair.tier = pair.tier, _Watched(pair.tier, watched)  # type: ignore[assignment]
+        pair.step()
+        pair.tier = tier
+        if refused == [True]:
+            assert len(pair.copies) == copies
+            assert before == {stream: (entry.first, entry.end, entry.ready) for stream, entry in tier.entries.items()}
+
+
+class _Watched:
+    """A tier whose `reserve` is watched."""
+
+    def __init__(self, tier: Tier, reserve: object) -> None:
+        self._tier = tier
+        self.reserve = reserve
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._tier, name)
+
+
+def test_a_tier_without_room_holds_nothing() -> None:
+    tier = Tier(99.0, 100)
+    assert tier.reserve(Stream(None, 0), 0, 1, 0.0) is None
+    assert tier.room_blocks() == 0

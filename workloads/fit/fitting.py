@@ -1,0 +1,170 @@
+"""From measured sessions to a spec: one kind of agent, or several of different size in a mix."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from sim.errors import InputError
+from workloads.config import WorkloadConfig
+from workloads.fit.observe import Line, Session, observe
+from workloads.fit.quality import Row, compare
+from workloads.fit.sizes import ladder, thresholds
+from workloads.fit.waits import fit_waits
+from workloads.trajectory import Trajectory
+
+_A_KIND = 12  # sessions that a kind of agent is fitted to, at least
+_MOST_KINDS = 5
+_CHECKED = 10_000  # turns that are drawn to see how good a fit is
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """A fitted spec.
+
+    `agents` is what a scenario's `workload.agents` takes; `rows` compare what it draws with what was recorded.
+    """
+
+    agents: dict[str, Any]
+    rows: list[Row]
+    sessions: int
+    turns: int
+
+    @property
+    def poor(self) -> list[Row]:
+        """What the fit does not reproduce."""
+        return [row for row in self.rows if row.verdict == "poor"]
+
+
+def fit(trajectories: Iterable[Trajectory], name: str = "recorded agents") -> Fit:
+    """Fit a spec to trajectories.
+
+    Parameters
+    ----------
+    trajectories
+        Recorded ones; they are measured one by one and not kept.
+    name
+        What the description calls them.
+
+    Raises
+    ------
+    InputError
+        There is no trajectory.
+
+    Notes
+    -----
+    Sessions differ in size, and long contexts go with few turns as often as with many, so sessions are sorted by their
+    longest prompt and cut into up to 5 kinds of 12 or more. A kind has its own turns, first prompt, growth and
+    compaction; waits, outputs and breaks are fitted to all together.
+    """
+    from workloads.arrivals import Arrivals, ClosedLoop
+    from workloads.source import build_spec
+
+    sessions = observe(trajectories)
+    if not sessions:
+        raise InputError("the trace holds no trajectory to fit to")
+    turns = sum(len(line.prompts) for session in sessions for line in (session.main, *session.children))
+    ordered = sorted(sessions, key=lambda session: max(session.main.prompts))
+    kinds = min(_MOST_KINDS, max(1, len(ordered) // _A_KIND))
+    parts = [list(part) for part in np.array_split(np.array(ordered, dtype=object), kinds)]
+    specs = [_kind(part, sessions) for part in parts]
+    about = f"Fitted to {name}: {len(sessions):,} trajectories, {turns:,} turns."
+    agents: dict[str, Any] = {"description": about, **specs[0]} if kinds == 1 else \
+        {"description": about, "mix": [{"weight": len(part), "agents": spec}
+                                       for part, spec in zip(parts, specs, strict=True)]}
+    config = WorkloadConfig.model_validate({"agents": agents})
+    drawn = build_spec(config.agents, Arrivals(closed=ClosedLoop(concurrency=1))).trajectories(20_000, 0)
+    wanted = max(len(sessions), min(20 * len(sessions), _CHECKED * len(sessions) // turns))
+    return Fit(agents, compare(sessions, observe(islice(drawn, wanted))), len(sessions), turns)
+
+
+def _kind(part: Sequence[Session], everyone: Sequence[Session]) -> dict[str, Any]:
+    """Return the spec of the sessions in `part`; what they are too few to tell is taken from `everyone`."""
+    mains = [session.main for session in part]
+    spec = _line(mains, [session.main for session in everyone])
+    spec["turns"] = ladder([len(line.prompts) - _joins(session) * 0 for session, line in zip(part, mains, strict=True)])
+    shared = int(np.median([session.shared for session in everyone[1:]])) if len(everyone) > 1 else 0
+    spec["prompt"] = _zones(mains, shared)
+    children = [child for session in everyone for child in session.children]
+    forks = [fork for session in everyone for fork in session.forks]
+    steps = sum(session.main.steps for session in everyone)
+    if children and forks and steps:
+        spec["branching"] = _branching(everyone, children, forks, steps)
+    return spec
+
+
+def _joins(session: Session) -> int:
+    return len(session.forks)
+
+
+def _line(own: Sequence[Line], everyone: Sequence[Line]) -> dict[str, Any]:
+    """Return the part of a spec that describes a line of turns."""
+    outputs = [tokens for line in everyone for tokens in line.outputs]
+    spec: dict[str, Any] = {"output": ladder(outputs)}
+    kept = sum(line.kept_output for line in everyone) / max(1, sum(outputs))
+    if kept < 0.999:
+        spec["strip_thinking"] = round(1 - kept, 4)
+    growth = [tokens for line in own for tokens in line.growth] or [t for line in everyone for t in line.growth]
+    spec["observation"] = ladder(growth) if growth else 0
+    spec["tools"] = _tools(everyone)
+    steps = sum(line.steps for line in everyone)
+    breaks = [share for line in everyone for share in line.kept]
+    if breaks:
+        spec["unstable_serialization"] = {"probability": round(len(breaks) / steps, 5), "zone": "head",
+                                          "kept": _shares(breaks)}
+    longest = max(prompt + output for line in everyone for prompt, output in
+                  zip(line.prompts, line.outputs, strict=True))
+    spec["context_limit"] = 2 * longest
+    at = thresholds([cycle for line in own for cycle in line.cycles], beyond=1.9 * longest)
+    if at is not None:
+        spec["compaction"] = {"at": at, "zone": "opening",
+                              "to": _shares([share for line in everyone for share in line.shrunk])}
+    return spec
+
+
+def _shares(values: Sequence[float]) -> dict[str, Any] | float:
+    """Return a distribution of shares between 0 and 1."""
+    found = np.clip(np.asarray(values), 0.0, 0.9999)
+    if found.min() == found.max():
+        return float(round(found[0], 4))
+    points = {f"p{q}": round(float(value), 4) for q, value in
+              zip((0, 10, 25, 50, 75, 90, 100), np.quantile(found, (0, .1, .25, .5, .75, .9, 1)), strict=True)}
+    return {"quantiles": points}
+
+
+def _tools(lines: Sequence[Line]) -> dict[str, Any]:
+    waits: dict[str, list[float]] = {}
+    for line in lines:
+        for tool, values in line.waits.items():
+            waits.setdefault(tool, []).extend(values)
+    human = set().union(*(line.human for line in lines))
+    return {tool: {"weight": len(values), "wait": fit_waits(values), **({"human": True} if tool in human else {})}
+            for tool, values in sorted(waits.items(), key=lambda item: -len(item[1]))} or {"tool": {"wait": 0}}
+
+
+def _zones(lines: Sequence[Line], shared: int) -> list[dict[str, Any]]:
+    """Return the zones of a prompt: the head that every break leaves, and what a session opens with."""
+    first = [line.prompts[0] for line in lines]
+    kept = [tokens for line in lines for tokens in line.head]
+    head = min(int(np.median(kept)) if kept else 0, min(first) - 1)
+    head = max(head, min(shared, min(first) - 1), 0)
+    whose = "all" if shared >= max(64, head // 2) else "trajectory"
+    return [{"name": "head", "tokens": head, "shared": whose},
+            {"name": "opening", "tokens": ladder([tokens - head for tokens in first])}]
+
+
+def _branching(everyone: Sequence[Session], children: Sequence[Line], forks: Sequence[int],
+               steps: int) -> dict[str, Any]:
+    """Return how main lines branch, and what their children are."""
+    results = [tokens for session in everyone for tokens in session.results]
+    own = sum(session.own_prompt for session in everyone) * 2 >= len(children)
+    branching: dict[str, Any] = {"probability": round(min(1.0, len(forks) / steps), 6), "children": ladder(forks),
+                                 "join": "subagent", "result": ladder(results) if results else 0}
+    turns = ladder([len(child.prompts) for child in children])
+    if not own:
+        return {**branching, "turns": turns}
+    return {**branching, "agent": {"prompt": _zones(children, 0), "turns": turns, **_line(children, children)}}
