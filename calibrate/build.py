@@ -62,8 +62,7 @@ def decode(table: pd.DataFrame, l2_bytes: float) -> list[dict[str, Any]]:
     for shape, part in table.groupby(list(_SHAPE)):
         rows = decode_rows(part, l2_bytes)
         if rows:
-            entries.append({**_shape(shape), "rows": [
-                {"batch": row["batch"], "tokens": row["tokens"], "us": [four(us) for us in row["us"]]} for row in rows]})
+            entries.append({**_shape(shape), "rows": [{**row, "us": [four(us) for us in row["us"]]} for row in rows]})
     return entries
 
 

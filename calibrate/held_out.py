@@ -75,7 +75,8 @@ def _linear(frames: Frames) -> Iterator[tuple[Any, ...]]:
                 for index in range(1, len(series) - 1):
                     rest = series.drop(series.index[index])
                     predicted = Curve(list(rest.index), list(rising(rest)))(float(series.index[index]))
-                    yield ("linear", dtype, f"{n} x {k}", f"{series.index[index]} tokens", series.iloc[index], predicted)
+                    where = f"{series.index[index]} tokens"
+                    yield ("linear", dtype, f"{n} x {k}", where, series.iloc[index], predicted)
 
 
 def _thinned(dtype: str, n: int, k: int, series: pd.Series, even: Sequence[int],

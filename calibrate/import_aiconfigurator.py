@@ -2,8 +2,8 @@
 
 The wheel holds kernel latencies that its authors measured on NVIDIA GPUs, in Parquet files, one a system, kernel,
 backend and version. What is taken: matrix products (GEMM), attention of prompts and of decoding turns, the engine's own
-all-reduce inside CUDA graphs, experts. Its attention of prompts is of uncached prompts only (``step`` 0), so attention on
-a cached past is modelled (`sim.timing.measured_tables.PrefillTable`), not measured, in these profiles.
+all-reduce inside CUDA graphs, experts. Its attention of prompts is of uncached prompts only (``step`` 0), so attention
+on a cached past is modelled (`sim.timing.measured_tables.PrefillTable`), not measured, in these profiles.
 """
 
 from __future__ import annotations

@@ -192,6 +192,29 @@ def size(scenario: Source, /, *, find: Literal["concurrency", "rate", "replicas"
 
 
 @app.command
+def bill(folder: Path, /, *, price: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = (),
+         ttl: str | None = None, json: AsJson = False) -> None:
+    """What a run's trajectories cost, here and at providers that cache prompts.
+
+    Parameters
+    ----------
+    folder
+        Folder of a run.
+    price
+        A model with a price; repeats; all of them when left out.
+    ttl
+        Time to live of what is cached, like '1 h', where the provider sells several.
+    """
+    from sim.report import bills
+
+    found = bills.of_run(folder, price, ttl)
+    if json:
+        _print_json(bills.data(found))
+    else:
+        bills.show(found)
+
+
+@app.command
 def compare(first: Path, /, *others: Path, json: AsJson = False) -> None:
     """Runs side by side, and the differences to the first where they served the same agents.
 

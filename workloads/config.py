@@ -29,6 +29,8 @@ class TraceConfig(BaseModel):
     """A bad line stops the run, or is counted and skipped."""
     limit: Annotated[int, Field(ge=1)] | None = None
     """Read at most so many trajectories."""
+    repeat: Annotated[int, Field(ge=1)] = 1
+    """Play it so many times, one after the other (with arrivals that are given); each time with contents of its own."""
     block_size: Annotated[int, Field(ge=1)] | None = None
     """Tokens a hash id covers, for a format that does not say; None: the format's usual (512)."""
 

@@ -59,6 +59,9 @@ class TraceWorkload:
         elif arrivals.trace is not None and not timed:
             raise InputError(f"{path.name} does not say when its trajectories arrive; give closed or a rate",
                              field="workload.arrivals.trace")
+        if config.repeat > 1 and arrivals.trace is not None:
+            raise InputError("needs arrivals of its own: the trace's times are those of one run",
+                             field="workload.agents.repeat", got=config.repeat)
         self.arrivals = arrivals
         loop = arrivals.closed
         self.closed = None if loop is None else Closed(loop.concurrency, loop.think, loop.ramp)
@@ -79,14 +82,20 @@ class TraceWorkload:
                 yield trajectory
 
     def _read(self) -> Iterator[Trajectory]:
-        found = open_trace(self.path, self.format, block_size=self._config.block_size, problems=self.problems,
-                           progress=self.progress)
-        return islice(found, self._config.limit)
+        count = 0
+        for again in range(self._config.repeat):
+            problems = self.problems if not again else Problems("skip")  # what is wrong is counted once
+            found = open_trace(self.path, self.format, block_size=self._config.block_size, problems=problems,
+                               progress=self.progress)
+            for trajectory in islice(found, self._config.limit):
+                trajectory.number = count
+                count += 1
+                yield trajectory
 
     def _count(self) -> int:
         if self.format == "kv-cache-tester":
             files = len(kv_cache_tester.files(self.path))
-            return files if self._config.limit is None else min(files, self._config.limit)
+            return self._config.repeat * (files if self._config.limit is None else min(files, self._config.limit))
         return sum(1 for _ in self._read())
 
     def _in_time(self, found: Iterator[Trajectory], scale: float) -> Iterator[Trajectory]:

@@ -94,14 +94,18 @@ class Accounts:
 
     MOST_SAMPLES = 512
 
-    __slots__ = ("_interval_s", "_pool", "_since_s", "_tree", "copy_s", "decode_s", "decoding", "in_flight", "kept",
-                 "latencies", "next_sample_s", "prefill_s", "prefilling", "recompute_s", "replica", "reserved",
+    __slots__ = ("_admission", "_batch", "_interval_s", "_pool", "_since_s", "_tree", "copy_s", "decode_s", "decoding", "in_flight", "kept",
+                 "latencies", "leaving", "loading", "next_sample_s", "prefill_s", "prefilling", "recompute_s", "replica", "reserved",
                  "samples", "tail")
 
     def __init__(self, replica: Replica) -> None:
         self.replica = replica
+        self._admission = replica.admission
+        self._batch = replica.batch
         self._tree = replica.kv.tree
         self._pool = replica.kv.pool
+        #: Blocks on their way out of HBM, and blocks that copies under way will fill.
+        self.leaving = self.loading = 0
         self.decoding = self.prefilling = self.kept = self.tail = self.reserved = self.in_flight = 0.0
         self.prefill_s = self.recompute_s = self.decode_s = self.copy_s = 0.0
         self.latencies = Latencies()
@@ -115,31 +119,29 @@ class Accounts:
         elapsed = now_s - self._since_s
         if elapsed > 0.0:
             self._since_s = now_s
-            replica = self.replica
-            tree, pool, batch = self._tree, self._pool, replica.batch
+            tree, pool, batch = self._tree, self._pool, self._batch
             kept = tree.kept
             running = pool.total - pool.free - tree.dormant - kept
-            leaving = replica.pauses.leaving
-            loading = replica.admission.reloads.blocks + replica.pauses.prefetches.blocks
-            if leaving or loading:
-                kept = max(0, kept - leaving)
-                running -= loading
-                self.in_flight += (leaving + loading) * elapsed
+            if self.leaving or self.loading:
+                kept = max(0, kept - self.leaving)
+                running -= self.loading
+                self.in_flight += (self.leaving + self.loading) * elapsed
             if kept:
                 self.kept += kept * elapsed
             if running > 0:
-                tail = batch.slots / batch.block_tokens
+                tail = batch.slots / pool.block_tokens
                 if tail > running:
                     tail = float(running)
                 self.tail += tail * elapsed
                 busy = (running - tail) * elapsed
-                if replica.admission.prefill_context:
-                    share = replica.admission.prefill_context / (replica.admission.prefill_context + batch.context)
+                context = self._admission.prefill_context
+                if context:
+                    share = context / (context + batch.context)
                     self.prefilling += busy * share
                     busy -= busy * share
                 self.decoding += busy
-            if replica.admission.reserved:
-                self.reserved += min(replica.admission.reserved, pool.free) * elapsed
+            if self._admission.reserved:
+                self.reserved += min(self._admission.reserved, pool.free) * elapsed
 
     def grown(self, blocks: int, elapsed_s: float) -> None:
         """`blocks` free blocks were taken one after another over the last `elapsed_s` seconds of decoding."""

@@ -207,7 +207,7 @@ class Admission:
 
     def unblock(self, now_s: float) -> bool:
         """Nothing runs, yet turns wait: break the deadlock. False if something under way may still resolve it."""
-        if self.reloads.count or self.replica.pauses.leaving:
+        if self.reloads.count or self.replica.accounts.leaving:
             return False
         room = self.schedule.prefill_room(0, 0)
         for job in self.queue.in_order()[1:]:

@@ -59,8 +59,6 @@ class Pauses:
         self.prefetches = Prefetches(self)
         #: Kept pauses in order of their start: the first is the first to be demoted.
         self.kept: dict[Pause, None] = {}
-        #: Blocks on their way out.
-        self.leaving = 0
         self.forced = 0
         self.expired = 0
         self.offload_failures = 0
@@ -210,7 +208,7 @@ class Pauses:
             return False
         self.pin(pause, now_s)
         pause.tier = name
-        self.leaving += pause.blocks
+        self.replica.accounts.leaving += pause.blocks
         pause.transfer = self.transfers.send(name, copied, "offload", pause.trajectory, OFFLOAD,
                                              lambda: self._sent(pause))
         if name == "dram":
@@ -247,4 +245,4 @@ class Pauses:
 
     def _end_send(self, pause: Pause) -> None:
         pause.transfer = None
-        self.leaving -= pause.blocks
+        self.replica.accounts.leaving -= pause.blocks

@@ -23,16 +23,13 @@ class Prefetches:
     ----------
     started, skipped
         Copies begun, and those not begun because too little of the pool was free.
-    blocks
-        Blocks that copies under way will fill.
     """
 
-    __slots__ = ("_open", "blocks", "pauses", "skipped", "started")
+    __slots__ = ("_open", "pauses", "skipped", "started")
 
     def __init__(self, pauses: Pauses) -> None:
         self.pauses = pauses
         self.started = self.skipped = 0
-        self.blocks = 0
         self._open: dict[Pause, tuple[Sequence, int, int, list[tuple[int, Entry]]]] = {}
 
     def plan(self, pause: Pause) -> None:
@@ -76,7 +73,7 @@ class Prefetches:
         self.started += 1
         sequence = kv.open(stream, limit, node, hit, now_s)
         kv.grow(sequence, reach, now_s)
-        self.blocks += blocks
+        pauses.replica.accounts.loading += blocks
         self._open[pause] = (sequence, reach, blocks, pauses.transfers.hold(stream))
         pause.fetch = pauses.transfers.bring(found, "prefetch", pause.trajectory, PREFETCH,
                                              lambda: self._fetched(pause))
@@ -89,7 +86,7 @@ class Prefetches:
         sequence, reach, blocks, held = self._open.pop(pause)
         pauses.transfers.let_go(held)
         pause.fetch = None
-        self.blocks -= blocks
+        pauses.replica.accounts.loading -= blocks
         pauses.kv.commit(sequence, reach)
         pause.node = pauses.kv.close(sequence, reach, now_s)
         if pause.ended and (pause.joined is None or pause.joined.cancelled):

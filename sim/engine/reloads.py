@@ -21,17 +21,16 @@ class Reloads:
 
     Attributes
     ----------
-    count, blocks
-        Turns that are loading, and the blocks their copies will fill.
+    count
+        Turns that are loading.
     """
 
-    __slots__ = ("_held", "blocks", "count", "pipelined", "replica")
+    __slots__ = ("_held", "count", "pipelined", "replica")
 
     def __init__(self, replica: Replica) -> None:
         self.replica = replica
         self.pipelined = False
         self.count = 0
-        self.blocks = 0
         self._held: dict[Job, tuple[int, int, list[tuple[int, Entry]]]] = {}
 
     def start(self, job: Job, tokens: int, found: Sequence[int]) -> None:
@@ -40,7 +39,7 @@ class Reloads:
         blocks = sum(found)
         replica.admission.grow(job, tokens, replica.env.now)
         self.count += 1
-        self.blocks += blocks
+        replica.accounts.loading += blocks
         transfers = replica.pauses.transfers
         self._held[job] = (tokens, blocks, transfers.hold(job.turn.stream))
         job.transfer = transfers.bring(found, "reload", job.session.trajectory.number, RELOAD,
@@ -88,7 +87,7 @@ class Reloads:
     def _forget(self, job: Job) -> int:
         tokens, blocks, held = self._held.pop(job)
         self.count -= 1
-        self.blocks -= blocks
+        self.replica.accounts.loading -= blocks
         job.transfer = None
         self.replica.pauses.transfers.let_go(held)
         return tokens

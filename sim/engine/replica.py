@@ -213,6 +213,10 @@ class Replica:
             accounts.grown(free - self.kv.pool.free, elapsed)
         accounts.decode_s += elapsed
         self.steps += steps
+        if not self._stalls and len(lines) == 1:
+            base, slope = lines[0]
+            accounts.latencies.add_rising(base + slope * context, base + slope * (batch.context - size), steps, size)
+            return
         first_s = at(lines, context)
         if self._stalls:
             self._end_stalls(first_s, size)

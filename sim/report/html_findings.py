@@ -57,8 +57,9 @@ def binds(summary: Summary) -> Iterator[Said]:
     runner_up = sorted(((score, name) for name, score in found["scores"].items() if name != found["resource"]),
                        reverse=True)[:1]
     if found["scores"] and found["resource"] not in ("none", None) and runner_up and runner_up[0][0] >= 0.1:
+        share, name = runner_up[0]
         yield Said("Next", f"{percent(found['scores'][found['resource']])} of the turns' time is put down to "
-                           f"{resource}, {percent(runner_up[0][0])} to {RESOURCES.get(runner_up[0][1], runner_up[0][1])}.")
+                           f"{resource}, {percent(share)} to {RESOURCES.get(name, name)}.")
     if goodput := summary["goodput"]:
         yield from _objectives(goodput)
     mean = summary["turn_s"]["mean"]
@@ -92,8 +93,8 @@ def _objectives(goodput: Mapping[str, Any]) -> Iterator[Said]:
         verdict = {True: "is met", False: "is missed", None: "has no data"}[row["met"]]
         yield Said(f"Objective {row['objective']}", f"{seconds(row['value_s'])} against a limit of "
                    f"{seconds(row['limit_s'])}: {verdict}.", "" if row["met"] else "bad")
-    yield Said("Goodput", f"{percent(goodput['turns'])} of turns and {percent(goodput['trajectories'])} of trajectories "
-                          "stay within the limits.")
+    yield Said("Goodput", f"{percent(goodput['turns'])} of turns and {percent(goodput['trajectories'])} of "
+                          "trajectories stay within the limits.")
 
 
 def _reuse(summary: Summary) -> Iterator[Said]:
@@ -143,10 +144,10 @@ def honesty(summary: Summary, scenario: Any) -> Iterator[Said]:
     yield Said("Ledgers", f"Turn time, pool byte-seconds and GPU time add up to their wholes within {worst:.1e}.")
     few = checks["turns_measured"]
     ways = sorted({found["method"] for found in summary["intervals"].values()})
-    yield Said("Intervals", f"95 %, from {' and '.join(ways) or 'nothing: too few turns'}, over {number(few)} turns. They "
-               "say how far chance moves a figure, not how far the model is from a real engine."
+    yield Said("Intervals", f"95 %, from {' and '.join(ways) or 'nothing: too few turns'}, over {number(few)} turns. "
+               "They say how far chance moves a figure, not how far the model is from a real engine."
                + (" One replication: intervals rest on this one run." if checks["replications"] == 1 else ""))
     roofline = getattr(getattr(scenario, "timing", None), "roofline", None)
     if roofline is not None and summary.get("band") is None:
-        yield Said("Step times", f"From datasheet figures at MFU {roofline.mfu:g} and MBU {roofline.mbu:g}, not measured: "
-                   "compare scenarios with each other before trusting absolute times.")
+        yield Said("Step times", f"From datasheet figures at MFU {roofline.mfu:g} and MBU {roofline.mbu:g}, not "
+                   "measured: compare scenarios with each other before trusting absolute times.")

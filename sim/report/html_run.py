@@ -49,7 +49,8 @@ def _split(run_yaml: str) -> tuple[str, str]:
 
 def _footer(origin: str) -> str:
     version = next((line.split(":", 1)[1].strip() for line in origin.splitlines() if "version:" in line), "")
-    return f"kvplan {version}. Times are simulated; GB is 1e9 bytes. This file holds all it shows and asks the network for nothing."
+    return (f"kvplan {version}. Times are simulated; GB is 1e9 bytes. This file holds all it shows and asks the "
+            "network for nothing.")
 
 
 def _tiles(summary: Mapping[str, Any]) -> Iterable[Tile]:
@@ -108,7 +109,7 @@ def _captions(plots: Plots) -> Iterable[tuple[str, str, float]]:
 
 
 def _latencies(summary: Mapping[str, Any]) -> Block:
-    rows = []
+    rows: list[list[Cell | str]] = []
     for label, place in LATENCIES.items():
         stats: Any = summary
         for key in place:
@@ -132,7 +133,8 @@ def _ledgers(summary: Mapping[str, Any]) -> Iterable[Block]:
         whole = sum(ledger.values())
         if whole > 0:
             yield table([head, unit, "share"], [
-                (LABELS[use], Cell(number(value / scale if value > 1e-9 * whole else 0.0), value), Cell(percent(value / whole), value, value / whole))
+                (LABELS[use], Cell(number(value / scale if value > 1e-9 * whole else 0.0), value),
+                 Cell(percent(value / whole), value, value / whole))
                 for use, value in sorted(ledger.items(), key=lambda item: -item[1])], title)
     yield table(["count", "in the whole run"], [(name.replace("_", " "), Cell(number(count), count))
                                                 for name, count in summary["counts"].items()], "Counts")
@@ -143,7 +145,7 @@ def _ledgers(summary: Mapping[str, Any]) -> Iterable[Block]:
 
 def _tools(result: Result) -> Block:
     pauses = result.pauses
-    rows = []
+    rows: list[list[Cell | str]] = []
     for tool, chosen in pauses.groupby("tool"):
         wait = chosen["end_s"] - chosen["start_s"]
         held = [float(chosen[f"hold_{tier}_byte_s"].sum()) / 1e9 for tier in ("hbm", "dram")]
@@ -163,7 +165,7 @@ def _slowest(result: Result) -> Block:
     rows = turns[(turns["status"] == "finished") & ~turns["first"].astype(bool)
                  & (turns["ready_s"] >= result.summary["checks"]["warmup_s"])]
     rows = rows.assign(ttft=rows["first_token_s"] - rows["ready_s"]).nlargest(SLOWEST, "ttft")
-    made = []
+    made: list[list[Cell | str]] = []
     for row in rows.to_dict("records"):
         cause = max(TURN_CAUSES, key=lambda name: 0.0 if name == "decode" else row[f"{name}_s"])
         found = row["hit_hbm_tokens"] + row["hit_dram_tokens"]
@@ -178,7 +180,7 @@ def _slowest(result: Result) -> Block:
 
 
 def _intervals(summary: Mapping[str, Any]) -> Block:
-    rows = []
+    rows: list[list[Cell | str]] = []
     for path, found in summary["intervals"].items():
         timed = "_s." in f"{path}." and "per_s" not in path
         write = seconds if timed else number

@@ -15,11 +15,10 @@ if TYPE_CHECKING:
 
 #: Columns of the table of points, with what heads them and how they are written.
 COLUMNS: tuple[tuple[str, str, Callable[[float | None], str]], ...] = (
-    ("ttft_resumed_p95_s", "TTFT resumed p95", seconds), ("ttft_first_p95_s", "TTFT first p95", seconds),
+    ("ttft_resumed_p95_s", "resumed TTFT p95", seconds), ("ttft_first_p95_s", "first TTFT p95", seconds),
     ("itl_p99_s", "ITL p99", seconds), ("turns_per_s", "turns/s", number),
-    ("output_tokens_per_s", "output tokens/s", number), ("hit_rate_total", "found", percent),
-    ("concurrency_mean", "alive", number), ("usd_per_trajectory", "USD a trajectory", usd),
-    ("goodput_turns", "turns within limits", percent))
+    ("hit_rate_total", "found", percent),
+    ("usd_per_trajectory", "USD a traj.", usd), ("goodput_turns", "good turns", percent))
 LATENCY, COST, RATE = "ttft_resumed_p95_s", "usd_per_trajectory", "turns_per_s"
 
 
@@ -63,7 +62,8 @@ def _value(value: Any) -> str:
 def _best(mean: pd.DataFrame, column: str, *, high: bool = False) -> pd.Series[Any] | None:
     if column not in mean or not mean[column].notna().any():
         return None
-    row: pd.Series[Any] = mean.loc[mean[column].idxmax() if high else mean[column].idxmin()]
+    at: Any = mean[column].idxmax() if high else mean[column].idxmin()
+    row: pd.Series[Any] = mean.loc[at]
     return row
 
 
@@ -72,7 +72,7 @@ def _tiles(result: SweepResult, mean: pd.DataFrame) -> Iterator[Tile]:
     yield Tile("Points", number(len(mean)), f"{number(len(result.points))} runs, {number(result.failed)} failed",
                "bad" if result.failed else "")
     for label, column, high, write in (("Cheapest trajectory", COST, False, usd),
-                                       ("Shortest TTFT after a pause, p95", LATENCY, False, seconds),
+                                       ("Shortest resumed TTFT, p95", LATENCY, False, seconds),
                                        ("Most turns per second", RATE, True, number)):
         row = _best(mean, column, high=high)
         if row is not None:
@@ -91,18 +91,19 @@ def _findings(result: SweepResult, mean: pd.DataFrame) -> Iterator[Said]:
     met = mean[mean["slo_met"] == 1] if "slo_met" in mean and mean["slo_met"].notna().any() else None
     if met is not None:
         row = _best(met, COST)
-        yield Said("Cheapest within the objectives", f"{named(row, axes)}: {usd(float(row[COST]))} a trajectory, resumed "
-                   f"TTFT p95 {seconds(float(row[LATENCY]))}.", "first") if row is not None else Said(
-            "Objectives", "No point meets all of them in every replication.", "bad")
-    for text, column, high, write in (("Cheapest", COST, False, usd), ("Quickest after a pause", LATENCY, False, seconds),
-                                      ("Most turns", RATE, True, number)):
+        yield Said("Objectives", "No point meets all of them in every replication.", "bad") if row is None else Said(
+            "Cheapest within the objectives", f"{named(row, axes)}: {usd(float(row[COST]))} a trajectory, resumed TTFT "
+            f"p95 {seconds(float(row[LATENCY]))}.", "first")
+    bests = (("Cheapest", COST, False, usd), ("Quickest after a pause", LATENCY, False, seconds),
+             ("Most turns", RATE, True, number))
+    for text, column, high, write in bests:
         row = _best(mean, column, high=high)
         if row is not None:
             tail = " a trajectory" if column == COST else " a second" if column == RATE else " at p95"
             yield Said(text, f"{named(row, axes)}: {write(float(row[column]))}{tail}.")
     if "binds" in mean:
         counts = mean["binds"].value_counts()
-        yield Said("What binds", ", ".join(f"{RESOURCES.get(name, str(name))} at {count} of {len(mean)} points"
+        yield Said("What binds", ", ".join(f"{RESOURCES.get(str(name), str(name))} at {count} of {len(mean)} points"
                                            for name, count in counts.items()) + ".")
     if "stable" in mean:
         shaky = int((mean["stable"].fillna(1) < 1).sum())
@@ -125,11 +126,13 @@ def _figures(result: SweepResult) -> list[Any]:
     numeric = sorted(axes, key=lambda axis: not _is_number(fine[axis]))
     along, by = numeric[0], numeric[1] if len(numeric) > 1 else None
     rest = f" Averaged over {', '.join(axes[2:])}." if len(axes) > 2 else ""
-    several = " Bands are 95 % intervals over replications." if fine["replication"].nunique() > 1 and len(
-        axes) <= 2 else ""
+    count = fine["replication"].nunique()
+    several = "" if count < 2 or len(axes) > 2 else (
+        " Bands are 95 % intervals over replications." if count >= drawing.FEW else " Dots are single replications.")
     for column, _ in columns:
-        made.append(book.draw(plots.lines, f"{drawing.unit(column)} along {along}.{several}{rest}", fine, along,
-                              column, by, title=drawing.unit(column)))
+        name = drawing.unit(column)
+        made.append(book.draw(plots.lines, f"{name.partition(' (')[0]} along {along}.{several}{rest}", fine, along,
+                              column, by, title=name))
     if by is not None:
         for column, best in columns[:2]:
             made.append(book.draw(plots.heat_map, f"Framed: the best of each row.{rest}", fine, along, by, column,
@@ -142,7 +145,7 @@ def _figures(result: SweepResult) -> list[Any]:
     return made
 
 
-def _is_number(values: pd.Series[Any]) -> bool:
+def _is_number(values: Any) -> bool:
     from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
     return bool(is_numeric_dtype(values) and not is_bool_dtype(values))

@@ -49,7 +49,7 @@ def show(result: SizeResult, to: Console | None = None) -> None:
                       for row in result.candidates], headers=(result.unit, "verdict", "replications", "why"), to=out)
     if result.reliefs:
         out.print()
-        tables.show_rows([(row["what"], f"{row['answer']:,.6g}", f"{row['change']:+.0%}" if row["gain"] else "none",
+        tables.show_rows([(row["what"], f"{row['answer']:,.6g}", f"{row['change']:+.0%}" if row["clear"] else "none" if not row["gain"] else "unclear",
                            f"{row['low']:,.6g} to {'?' if row['high'] is None else format(row['high'], ',.6g')}")
                           for row in sorted(result.reliefs, key=lambda row: -row["gain"])],
                          headers=("25 % more of", result.unit, "change", "interval"), to=out)

@@ -196,8 +196,8 @@ def _result(trials: Trials, found: search.Found, begin: float, tolerance: float,
             ] if reliefs and answer is not None and beyond is not None else []
     summary = (beyond or there).summaries[0] if beyond or there else None  # type: ignore[union-attr]
     ledger = {"resource": None, "why": ""} if summary is None else summary["binds"]
-    best = max(rows, key=lambda row: row["gain"], default=None)
-    measured = best["resource"] if best is not None and best["gain"] > 0 else None
+    best = max(rows, key=lambda row: (row["clear"], row["gain"]), default=None)
+    measured = best["resource"] if best is not None and best["clear"] else None
     return SizeResult(
         find=load.find, field=load.field, unit=load.unit, answer=answer, low=low, high=high, guess=begin,
         binds=measured or ledger["resource"], binds_by="relief" if measured else "ledger", why=ledger["why"],
@@ -221,7 +221,10 @@ def _relieved(trials: Trials, resource: str, answer: float, found: search.Found,
     again = _search(trials, begin, tolerance, resource, **known)
     best, low, high = _ends(trials, again, resource)
     best = answer if best is None else best
-    gain = (answer - best) if trials.load.find == "replicas" else (best - answer)
+    if trials.load.find == "replicas":
+        gain, clear = answer - best, high is not None and high < answer
+    else:
+        gain, clear = best - answer, low is not None and low > answer
     return {"resource": resource, "what": relief.WORDS[resource], "factor": relief.FACTOR, "answer": best,
-            "low": low or answer, "high": high, "gain": gain, "change": gain / answer if answer else None,
+            "low": low or answer, "high": high, "gain": gain, "change": gain / answer, "clear": clear,
             "trials": len(again.trials)}

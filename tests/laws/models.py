@@ -12,9 +12,10 @@ from typing import Any, get_args
 import simpy
 
 from sim.engine.cluster import Cluster
-from sim.engine.host import Host
+from sim.engine.host import Host, HostConfig
 from sim.engine.pauses import Pauses
 from sim.engine.replica import Replica
+from sim.engine.transfers import Transfers
 from sim.memory.allocators.paged import BlockPool
 from sim.memory.kv_cache import KvCache
 from sim.memory.links import Link
@@ -371,11 +372,16 @@ class TierModel:
         if not self.pinned(stream):
             self.blocks.pop(stream, None)
 
-    def find(self, stream: Stream, tokens: int, have_tokens: int, size: int) -> int:
+    def holds_block(self, stream: Stream, block: int, size: int) -> bool:
+        """Whether that block of the stream's content can be read."""
+        return self.blocks.get(owner(stream, block, size), {}).get(block, False)
+
+    def reach(self, stream: Stream, tokens: int, have_tokens: int, size: int) -> int:
+        """The block up to which a prompt is there, beyond what HBM has."""
         block = have_tokens // size
-        while block < tokens // size and self.blocks.get(owner(stream, block, size), {}).get(block):
+        while block < tokens // size and self.holds_block(stream, block, size):
             block += 1
-        return max(have_tokens, block * size)
+        return block
 
     def _settle(self, stream: Stream) -> None:
         """Nothing is on its way any more: what was not brought is not there."""
@@ -388,66 +394,88 @@ class TierModel:
 # ------------------------------------------------------------------------------------------------ link
 
 
-class LinkModel:
-    """Two servers that share a cap, moved forward from event to event.
+@dataclass(eq=False)
+class MoveModel:
+    """A copy: its way (link, direction), its rank, and what is left of it."""
 
-    `moves` are (name, direction, priority, order, latency left, bytes left); the first in (priority, order) of each
-    direction is served.
+    name: Any
+    way: tuple[int, int]
+    priority: int
+    order: int
+    latency_s: float
+    bytes_left: float
+
+
+class LinkModel:
+    """Links of two ways each, moved forward from event to event.
+
+    Each way goes on with its move until one of higher priority waits, or it ends; then comes the first in order of
+    priority, then of arrival. A link's two ways share its cap while both are busy; all ways share the bus.
     """
 
-    def __init__(self, bandwidth: tuple[float, float], latency_s: float, both: float | None) -> None:
-        self.bandwidth, self.latency_s, self.both = bandwidth, latency_s, both
-        self.moves: list[list[Any]] = []
+    def __init__(self, links: list[tuple[float, float]], latency_s: float, both: float | None,
+                 bus: float | None = None) -> None:
+        self.links, self.latency_s, self.both, self.bus = links, latency_s, both, bus
+        self.ways = [(link, way) for link in range(len(links)) for way in (0, 1)]
+        self.moves: list[MoveModel] = []
         self.now_s = 0.0
-        self.busy_s = [0.0, 0.0]
-        self.moved = [0.0, 0.0]
-        self.ended: dict[int, float] = {}
+        self.busy_s = dict.fromkeys(self.ways, 0.0)
+        self.moved = dict.fromkeys(self.ways, 0.0)
+        self.ended: dict[Any, float] = {}
+        self.now: dict[tuple[int, int], MoveModel] = {}
         self._order = 0
 
-    def submit(self, name: int, way: int, priority: int, size: float) -> None:
+    def submit(self, name: Any, way: tuple[int, int], priority: int, size: float) -> None:
         self._order += 1
-        self.moves.append([name, way, priority, self._order, self.latency_s, size])
+        self.moves.append(MoveModel(name, way, priority, self._order, self.latency_s, size))
+        self.serving(way)
 
-    def cancel(self, name: int) -> float:
-        """Drop a move; return the bytes it did not carry."""
-        (gone,) = [move for move in self.moves if move[0] == name]
-        self.moves.remove(gone)
-        return gone[5]
+    def find(self, name: Any) -> MoveModel:
+        (found,) = [move for move in self.moves if move.name == name]
+        return found
 
-    def serving(self, way: int) -> list[Any] | None:
-        return min((move for move in self.moves if move[1] == way), key=lambda move: (move[2], move[3]), default=None)
+    def serving(self, way: tuple[int, int]) -> MoveModel | None:
+        first = min((move for move in self.moves if move.way == way), key=lambda move: (move.priority, move.order),
+                    default=None)
+        now = self.now.get(way)
+        if first is not None and (now not in self.moves or first.priority < now.priority):
+            self.now[way] = now = first
+        return now if first is not None else None
+
+    def rates(self) -> dict[tuple[int, int], float]:
+        """Bytes per second of the ways that are busy."""
+        rates = {}
+        for link, bandwidths in enumerate(self.links):
+            busy = [way for way in (0, 1) if self.serving((link, way)) is not None]
+            scale = min(1.0, self.both / sum(bandwidths)) if len(busy) == 2 and self.both is not None else 1.0
+            rates.update({(link, way): bandwidths[way] * scale for way in busy})
+        total = sum(rates.values())
+        scale = min(1.0, self.bus / total) if self.bus is not None and total else 1.0
+        return {way: rate * scale for way, rate in rates.items()}
 
     def run(self, until_s: float) -> None:
         while True:
-            pair = [self.serving(0), self.serving(1)]
-            scale = 1.0
-            if self.both is not None and None not in pair:
-                scale = min(1.0, self.both / sum(self.bandwidth))
-            rates = [bandwidth * scale for bandwidth in self.bandwidth]
+            rates = self.rates()
+            serving = [move for move in (self.serving(way) for way in rates) if move is not None]
             step = until_s - self.now_s
-            for way, move in enumerate(pair):
-                if move is not None:
-                    step = min(step, move[4] if move[4] > 0 else move[5] / rates[way])
-            for way, move in enumerate(pair):
-                if move is None:
+            for move in serving:
+                step = min(step, move.latency_s if move.latency_s > 0 else move.bytes_left / rates[move.way])
+            for move in serving:
+                self.busy_s[move.way] += step
+                if move.latency_s > 0:
+                    move.latency_s = 0.0 if move.latency_s - step < 1e-12 else move.latency_s - step
                     continue
-                self.busy_s[way] += step
-                if move[4] > 0:
-                    move[4] = 0.0 if move[4] <= step else move[4] - step
-                    continue
-                carried = rates[way] * step
-                if move[5] - carried <= 1e-12 * move[5]:
-                    carried = move[5]
-                move[5] -= carried
-                self.moved[way] += carried
+                carried = rates[move.way] * step
+                if move.bytes_left - carried < 1e-9:
+                    carried = move.bytes_left
+                move.bytes_left -= carried
+                self.moved[move.way] += carried
             self.now_s += step
-            done = [move for move in pair if move is not None and move[4] <= 0 and move[5] <= 0]
+            done = [move for move in serving if move.latency_s <= 0 and move.bytes_left <= 0]
             for move in done:
-                self.ended[move[0]] = self.now_s
+                self.ended[move.name] = self.now_s
                 self.moves.remove(move)
             if not done and self.now_s >= until_s:
-                return
-            if step <= 0 and not done and all(move is None for move in pair):
                 return
 
 
@@ -579,6 +607,12 @@ class Setup:
     blocks: int = 100_000
     size: int = 16
     dram_blocks: int = 0
+    nvme_blocks: int = 0
+    spills: bool = False
+    direct: bool = False
+    exclusive: bool = False
+    write_through: bool = False
+    bus_Bps: float = 0.0
     link_Bps: float = 4e8
     latency_s: float = 1e-4
     both: bool = False
@@ -591,6 +625,7 @@ class Setup:
     headroom: int = 0
     low: int = 0
     high: int = 0
+    block_copy_s: float = 1e-4
     mode: str = "sum"
     most_alive: int | None = None
     stretches: bool = True
@@ -611,25 +646,37 @@ class Run:
     setup: Setup
     recorder: Recorder
     cluster: Cluster
+    #: Turns by trajectory and index, and what each waits for: turns, and how many of them.
     graph: dict[tuple[int, int], Turn]
+    waits_for: dict[tuple[int, int], tuple[list[int], int]]
     arrivals: dict[int, float]
     end_s: float
+
+    @property
+    def finished(self) -> list[dict[str, Any]]:
+        return [record for record in self.recorder.turns if record["status"] == "finished"]
 
     @property
     def by_turn(self) -> dict[tuple[int, int], dict[str, Any]]:
         return {(record["trajectory"], record["turn"]): record for record in self.recorder.turns}
 
     def counts(self) -> dict[str, int]:
+        replicas, host = self.cluster.replicas, self.cluster.replicas[0].pauses.host
         return {
-            "preemptions": sum(r.preemptions for r in self.cluster.replicas),
-            "rejections": sum(r.rejections for r in self.cluster.replicas),
-            "deadlocks": sum(r.deadlocks for r in self.cluster.replicas),
-            "evicted": sum(r.kv.tree.evicted for r in self.cluster.replicas),
-            "copies": sum(r.kv.copies for r in self.cluster.replicas),
-            "forced": sum(r.pauses.forced for r in self.cluster.replicas),
-            "failures": sum(r.pauses.offload_failures for r in self.cluster.replicas),
-            "dram": self.cluster.replicas[0].pauses.host.dram.evicted,
-            "steps": sum(r.steps for r in self.cluster.replicas),
+            "preemptions": sum(r.admission.preemptions for r in replicas),
+            "rejections": sum(r.admission.rejections for r in replicas),
+            "deadlocks": sum(r.admission.deadlocks for r in replicas),
+            "evicted": sum(r.kv.tree.evicted for r in replicas),
+            "copies": sum(r.kv.copies for r in replicas),
+            "forced": sum(r.pauses.forced for r in replicas),
+            "expired": sum(r.pauses.expired for r in replicas),
+            "failures": sum(r.pauses.offload_failures for r in replicas),
+            "prefetches": sum(r.pauses.prefetches.started for r in replicas),
+            "skipped": sum(r.pauses.prefetches.skipped for r in replicas),
+            "dram": host.dram.evicted,
+            "nvme": host.nvme.evicted,
+            "spilled": host.spilled,
+            "steps": sum(r.steps for r in replicas),
         }
 
 
@@ -639,36 +686,44 @@ def run(setup: Setup, agents: Agents) -> Run:
     recorder = Recorder()
     cluster = Cluster(env, recorder, RoundRobin(), setup.most_alive)
     block_bytes = setup.size * TOKEN_BYTES
-    host = Host(setup.dram_blocks * block_bytes, block_bytes)
-    predictor = setup.policy.predictor.start()
+    host = Host(env, HostConfig(
+        dram_bytes=setup.dram_blocks * block_bytes, nvme_bytes=setup.nvme_blocks * block_bytes, dram_Bps=setup.bus_Bps,
+        nvme_write_Bps=setup.link_Bps / 4, nvme_read_Bps=setup.link_Bps / 2, spills=setup.spills, direct=setup.direct,
+        exclusive=setup.exclusive, piece_bytes=2.0 * block_bytes), block_bytes)
+    predictor = setup.policy.predictor.start({})
     cost = RooflineCost(SHAPE, setup.mode, 0.5, 0.8, 1e-3)
     for number in range(setup.replicas):
         pool = BlockPool(setup.blocks, setup.size)
         tree = PrefixTree(pool, whole_nodes=setup.whole_nodes, exact_tail=setup.cow)
         kv = KvCache(pool, tree, enabled=setup.enabled, on_chunk=setup.on_chunk, state_blocks=setup.state_blocks)
         replica = Replica(env, cluster, number, kv, cost, setup.schedule, recorder, headroom_blocks=setup.headroom,
-                          low_blocks=setup.low, high_blocks=setup.high, stretches=setup.stretches)
-        link = Link(env, setup.link_Bps, setup.link_Bps, setup.latency_s, 1.5 * setup.link_Bps if setup.both else None)
-        replica.attach(Pauses(env, replica, kv, link, host, cost, setup.policy, predictor, block_bytes, recorder))
+                          low_blocks=setup.low, high_blocks=setup.high, block_copy_s=setup.block_copy_s, layers=8, stretches=setup.stretches)
+        link = Link(env, setup.link_Bps, setup.link_Bps, setup.latency_s, 1.5 * setup.link_Bps if setup.both else None,
+                    host.bus)
+        replica.attach(Pauses(env, replica, kv, Transfers(env, number, link, host, block_bytes, recorder), cost,
+                              setup.policy, predictor, recorder, write_through=setup.write_through))
         cluster.replicas.append(replica)
     drawn = list(trajectories(agents))
-    graph = {}
+    graph: dict[tuple[int, int], Turn] = {}
+    waits_for: dict[tuple[int, int], tuple[list[int], int]] = {}
     for trajectory in drawn:
-        todo = list(trajectory.roots)
+        number, todo = trajectory.number, list(trajectory.roots)
         while todo:
             turn = todo.pop()
-            if (trajectory.number, turn.index) not in graph:
-                graph[trajectory.number, turn.index] = turn
+            if (number, turn.index) not in graph:
+                graph[number, turn.index] = turn
                 todo.extend(turn.next)
+                waits_for.setdefault((number, turn.index), ([], turn.pending))
+                for follower in turn.next:
+                    waits_for.setdefault((number, follower.index), ([], follower.pending))[0].append(turn.index)
     cluster.feed(iter(drawn), None)
     env.run(until=setup.until_s)
     end_s = env.now
     for replica in cluster.replicas:
-        replica.accounts.advance(end_s)
-        replica.accounts.sample(end_s)
+        replica.accounts.close(end_s)
         for row in replica.accounts.samples:
             recorder.sample(row)
-    return Run(setup, recorder, cluster, graph, {t.number: t.arrival_s for t in drawn}, end_s)
+    return Run(setup, recorder, cluster, graph, waits_for, {t.number: t.arrival_s for t in drawn}, end_s)
 
 
 def same(left: Any, right: Any, tolerance: float) -> bool:

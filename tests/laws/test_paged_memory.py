@@ -182,7 +182,7 @@ class Pair:
         assert self.pool.free + self.tree.resident == self.pool.total
         assert self.tree.resident == self.tree.dormant
         assert self.tree.kept == 0
-        assert all(not node.locks and node.writer is None for node in self.tree.nodes.values())
+        assert all(not node.locks and getattr(node, "writer", None) is None for node in self.tree.nodes.values())
         assert self.tree.evict(self.pool.total, self.now_s) == self.model.evict(self.pool.total)
         assert self.pool.free == self.pool.total
         assert not self.tree.nodes

@@ -18,9 +18,10 @@ import simpy
 from scipy import stats
 
 from sim.engine.cluster import Cluster
-from sim.engine.host import Host
+from sim.engine.host import Host, HostConfig
 from sim.engine.pauses import Pauses
 from sim.engine.replica import Replica
+from sim.engine.transfers import Transfers
 from sim.memory.allocators.paged import BlockPool
 from sim.memory.kv_cache import KvCache
 from sim.memory.links import Link
@@ -106,8 +107,8 @@ def serve(trajectories: Iterable[Trajectory], schedule: Any, closed: Closed | No
     kv = KvCache(pool, PrefixTree(pool), enabled=False)
     cost = ConstantStep()
     replica = Replica(env, cluster, 0, kv, cost, schedule, run)
-    replica.attach(Pauses(env, replica, kv, Link(env, 1e9, 1e9), Host(0, 1), cost, Drop(), Drop().predictor.start(),
-                          1, run))
+    transfers = Transfers(env, 0, Link(env, 1e9, 1e9), Host(env, HostConfig(), 1), 1, run)
+    replica.attach(Pauses(env, replica, kv, transfers, cost, Drop(), Drop().predictor.start({}), run))
     cluster.replicas.append(replica)
     cluster.feed(iter(trajectories), closed)
     env.run(until=until_s)

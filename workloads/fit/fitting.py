@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sim.errors import InputError
 from workloads.config import WorkloadConfig
@@ -17,9 +18,11 @@ from workloads.fit.sizes import ladder, thresholds
 from workloads.fit.waits import fit_waits
 from workloads.trajectory import Trajectory
 
-_A_KIND = 12  # sessions that a kind of agent is fitted to, at least
-_MOST_KINDS = 5
-_CHECKED = 10_000  # turns that are drawn to see how good a fit is
+_A_KIND = 4
+_MOST_KINDS = 7
+_PRIOR = 50  # turns that the rate of breaks of all kinds counts for in that of one
+_EVENTS = 3  # compactions that tell the thresholds of a kind
+_CHECKED = 60_000  # turns that are drawn to see how good a fit is
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,7 @@ def fit(trajectories: Iterable[Trajectory], name: str = "recorded agents") -> Fi
     Notes
     -----
     Sessions differ in size, and long contexts go with few turns as often as with many, so sessions are sorted by their
-    longest prompt and cut into up to 5 kinds of 12 or more. A kind has its own turns, first prompt, growth and
+    longest prompt and cut into a few kinds of 4 or more. A kind has its own turns, first prompt, growth and
     compaction; waits, outputs and breaks are fitted to all together.
     """
     from workloads.arrivals import Arrivals, ClosedLoop
@@ -69,11 +72,10 @@ def fit(trajectories: Iterable[Trajectory], name: str = "recorded agents") -> Fi
         raise InputError("the trace holds no trajectory to fit to")
     turns = sum(len(line.prompts) for session in sessions for line in (session.main, *session.children))
     ordered = sorted(sessions, key=lambda session: max(session.main.prompts))
-    kinds = min(_MOST_KINDS, max(1, len(ordered) // _A_KIND))
-    parts = [list(part) for part in np.array_split(np.array(ordered, dtype=object), kinds)]
+    parts = _kinds(ordered)
     specs = [_kind(part, sessions) for part in parts]
     about = f"Fitted to {name}: {len(sessions):,} trajectories, {turns:,} turns."
-    agents: dict[str, Any] = {"description": about, **specs[0]} if kinds == 1 else \
+    agents: dict[str, Any] = {"description": about, **specs[0]} if len(parts) == 1 else \
         {"description": about, "mix": [{"weight": len(part), "agents": spec}
                                        for part, spec in zip(parts, specs, strict=True)]}
     config = WorkloadConfig.model_validate({"agents": agents})
@@ -82,11 +84,30 @@ def fit(trajectories: Iterable[Trajectory], name: str = "recorded agents") -> Fi
     return Fit(agents, compare(sessions, observe(islice(drawn, wanted))), len(sessions), turns)
 
 
+def _kinds(ordered: Sequence[Session]) -> list[list[Session]]:
+    """Cut sessions, sorted by their longest prompt, into kinds: where their logarithms vary least within a kind."""
+    logs = np.log([max(session.main.prompts) for session in ordered])
+    cuts = [0, len(ordered)]
+    while len(cuts) <= min(_MOST_KINDS, len(ordered) // (2 * _A_KIND)):
+        best = max(((_gain(logs, low, cut, high), cut) for low, high in pairwise(cuts)
+                    for cut in range(low + _A_KIND, high - _A_KIND + 1)), default=(0.0, 0))
+        if best[0] <= 0.02 * len(ordered) * float(logs.var()):
+            break
+        cuts = sorted([*cuts, best[1]])
+    return [list(ordered[low:high]) for low, high in pairwise(cuts)]
+
+
+def _gain(logs: NDArray[np.float64], low: int, cut: int, high: int) -> float:
+    """Return by how much a cut reduces the squares within."""
+    return sum(sign * part.size * float(part.var()) for sign, part in
+               ((1, logs[low:high]), (-1, logs[low:cut]), (-1, logs[cut:high])))
+
+
 def _kind(part: Sequence[Session], everyone: Sequence[Session]) -> dict[str, Any]:
     """Return the spec of the sessions in `part`; what they are too few to tell is taken from `everyone`."""
     mains = [session.main for session in part]
     spec = _line(mains, [session.main for session in everyone])
-    spec["turns"] = ladder([len(line.prompts) - _joins(session) * 0 for session, line in zip(part, mains, strict=True)])
+    spec["turns"] = ladder([len(line.prompts) for line in mains])
     shared = int(np.median([session.shared for session in everyone[1:]])) if len(everyone) > 1 else 0
     spec["prompt"] = _zones(mains, shared)
     children = [child for session in everyone for child in session.children]
@@ -95,10 +116,6 @@ def _kind(part: Sequence[Session], everyone: Sequence[Session]) -> dict[str, Any
     if children and forks and steps:
         spec["branching"] = _branching(everyone, children, forks, steps)
     return spec
-
-
-def _joins(session: Session) -> int:
-    return len(session.forks)
 
 
 def _line(own: Sequence[Line], everyone: Sequence[Line]) -> dict[str, Any]:
@@ -111,19 +128,36 @@ def _line(own: Sequence[Line], everyone: Sequence[Line]) -> dict[str, Any]:
     growth = [tokens for line in own for tokens in line.growth] or [t for line in everyone for t in line.growth]
     spec["observation"] = ladder(growth) if growth else 0
     spec["tools"] = _tools(everyone)
-    steps = sum(line.steps for line in everyone)
     breaks = [share for line in everyone for share in line.kept]
     if breaks:
-        spec["unstable_serialization"] = {"probability": round(len(breaks) / steps, 5), "zone": "head",
-                                          "kept": _shares(breaks)}
+        rate = len(breaks) / sum(line.steps for line in everyone)
+        here, steps = sum(len(line.kept) for line in own), sum(line.steps for line in own)
+        spec["unstable_serialization"] = {"probability": round((here + _PRIOR * rate) / (steps + _PRIOR), 5),
+                                          "zone": "head", "kept": _shares(breaks)}
     longest = max(prompt + output for line in everyone for prompt, output in
                   zip(line.prompts, line.outputs, strict=True))
     spec["context_limit"] = 2 * longest
-    at = thresholds([cycle for line in own for cycle in line.cycles], beyond=1.9 * longest)
+    at = _compacted_at(own, everyone, beyond=1.9 * longest)
     if at is not None:
         spec["compaction"] = {"at": at, "zone": "opening",
                               "to": _shares([share for line in everyone for share in line.shrunk])}
     return spec
+
+
+def _compacted_at(own: Sequence[Line], everyone: Sequence[Line], beyond: float) -> dict[str, Any] | None:
+    """Return the lengths at which contexts of this kind are compacted.
+
+    A kind that was never compacted only because it never grew that long would be, had it; one that grew longer than
+    any that was compacted would not.
+    """
+    cycles = [cycle for line in own for cycle in line.cycles]
+    at = thresholds(cycles, beyond)
+    events = [length for line in everyone for length, event in line.cycles if event]
+    longest = max(max(line.prompts) for line in own)
+    if sum(event for _, event in cycles) >= _EVENTS or not events or longest > max(events):
+        return at
+    alike = [line for line in everyone if max(line.prompts) <= max(events)]
+    return thresholds([cycle for line in alike for cycle in line.cycles], beyond)
 
 
 def _shares(values: Sequence[float]) -> dict[str, Any] | float:

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 _LADDER = (0, 1, 5, 10, 25, 50, 75, 90, 95, 99, 99.5, 99.9, 100)
 
 
-def ladder(values: Sequence[float], least: float = 1.0) -> dict[str, Any] | float:
+def ladder(values: Sequence[float] | NDArray[np.float64], least: float = 1.0) -> dict[str, Any] | float:
     """Return the quantiles of some numbers, as a distribution written in a spec.
 
     Quantiles that so few numbers cannot tell are left out. `least` takes the place of anything smaller, for the

@@ -7,38 +7,43 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import TypeAdapter
 
-from workloads.distributions import WaitDistribution
+from workloads.fit.sizes import ladder
 
 _MOST_PARTS = 4
+_MANY = 200  # waits; from here on the longest hundredth is kept as it is
 _FEW = 20  # waits; below, a mixture says more than there is to know
 _NARROWEST = 0.05  # sigma of a part; recorded times are rounded, so a part may not shrink onto one value
-_ADAPTER: TypeAdapter[Any] = TypeAdapter(WaitDistribution)
 _Array = NDArray[np.float64]
 
 
 def fit_waits(values: Sequence[float]) -> dict[str, Any] | float:
     """Return the distribution of some waits (s), as written in a spec.
 
-    Zeros become a part of their own; the number of log-normals (up to 4) is the one with the least BIC; `max` is
-    chosen so that the mean is the recorded one, if a bound can do that, else it is the longest recorded.
+    Zeros become a part of their own, and so does the longest hundredth of 200 or more waits, as the quantiles they
+    have: a few waits of hours decide the mean, and no smooth tail gets them right. The number of log-normals for the
+    rest (up to 4) is the one with the least BIC. `max` is the longest recorded.
     """
     data = np.asarray(values, dtype=float)
-    positive = data[data > 0]
-    if positive.size < 2 or positive.min() == positive.max():
-        return {"quantiles": {"p0": float(data.min()), "p100": float(data.max())}} if data.min() < data.max() \
-            else float(data[0])
-    logs = np.log(positive)
-    counts = range(1, _MOST_PARTS + 1) if positive.size >= _FEW else (1,)
+    if data.min() == data.max():
+        return float(data[0])
+    cut = float(np.quantile(data, 0.99)) if data.size >= _MANY else np.inf
+    body, tail = data[(data > 0) & (data <= cut)], data[data > cut]
+    if body.size < 2 or body.min() == body.max():
+        return ladder(data, least=1e-3)
+    logs = np.log(body)
+    counts = range(1, _MOST_PARTS + 1) if body.size >= _FEW else (1,)
     weights, mus, sigmas = min((em(logs, k) for k in counts), key=lambda parts: bic(logs, *parts))
-    zero = 1 - positive.size / data.size
-    order = np.argsort(mus)
-    parts = [{"weight": _round(weights[i] * (1 - zero)),
-              "of": {"lognormal": {"median": _round(np.exp(mus[i])), "sigma": _round(sigmas[i])}}} for i in order]
-    if zero:
-        parts.insert(0, {"weight": _round(zero), "of": 0.0})
-    return _bounded(parts, data)
+    share = body.size / data.size
+    parts: list[dict[str, Any]] = [
+        {"weight": _round(weights[i] * share),
+         "of": {"lognormal": {"median": _round(np.exp(mus[i])), "sigma": _round(sigmas[i])}}} for i in np.argsort(mus)]
+    zeros = int((data <= 0).sum())
+    if zeros:
+        parts.insert(0, {"weight": _round(zeros / data.size), "of": 0.0})
+    if tail.size:
+        parts.append({"weight": _round(tail.size / data.size), "of": ladder(tail)})
+    return {"mixture": {"parts": parts, "max": _round(data.max())}}
 
 
 def em(logs: _Array, k: int, rounds: int = 500) -> tuple[_Array, _Array, _Array]:
@@ -76,27 +81,6 @@ def bic(logs: _Array, weights: _Array, mus: _Array, sigmas: _Array) -> float:
 def _densities(logs: _Array, weights: _Array, mus: _Array, sigmas: _Array) -> _Array:
     z = (logs[:, None] - mus) / sigmas
     return np.asarray(weights * np.exp(-z * z / 2) / (sigmas * np.sqrt(2 * np.pi)) + 1e-300)
-
-
-def _bounded(parts: list[dict[str, Any]], data: _Array) -> dict[str, Any]:
-    """Return the mixture with the bound at which its mean is the recorded one, or the longest wait as bound."""
-    longest, mean = float(data.max()), float(data.mean())
-
-    def at(bound: float) -> dict[str, Any]:
-        return {"mixture": {"parts": parts, "max": _round(bound)}}
-
-    def mean_at(bound: float) -> float:
-        return float(_ADAPTER.validate_python(at(bound)).mean())
-
-    low, high = float(np.quantile(data, 0.95)) + 1e-6, 3 * longest
-    if mean_at(high) <= mean:
-        return at(high)
-    if low >= high or mean_at(low) >= mean:
-        return at(longest)
-    for _ in range(40):
-        middle = float(np.sqrt(low * high))
-        low, high = (middle, high) if mean_at(middle) < mean else (low, middle)
-    return at(high)
 
 
 def _round(value: float) -> float:

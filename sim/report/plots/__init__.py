@@ -21,7 +21,7 @@ _HOMES = {
     "style": ("figure", "svg"),
 }
 
-__all__ = [  # noqa: PLE0604 - the names of `_HOMES`, resolved below
+__all__ = [
     "block_table", "break_even", "envelope", "figure", "fragmentation", "gpu_use", "heat_map", "itl", "lines",
     "link_use", "memory_wall", "occupancy", "pareto", "pauses", "pool_use", "prefix_tree", "reallocation", "regimes",
     "step_lengths", "svg", "tiers", "time_by_cause", "ttft",

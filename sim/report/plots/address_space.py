@@ -70,7 +70,7 @@ def address_space(segments: pd.DataFrame, ax: Axes | None = None, *, request: in
             text += f"\n{lost:.0%} of free too scattered"
         ax.text(end * 1.015, row, text, va="center", fontsize=8)
     ax.set_yticks(range(len(names)), names)
-    ax.set_ylim(len(names) - 0.5, -0.5)
+    ax.set_ylim(max(len(names), 1) - 0.5, -0.5)
     ax.set_xlim(0, end * 1.38)
     marks = [end * quarter // 4 for quarter in range(5)]
     ax.set_xticks(marks, [style.tokens(mark) if mark else "0" for mark in marks])

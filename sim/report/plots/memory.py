@@ -80,7 +80,7 @@ def memory_wall(models: Sequence[str] = MODELS, ax: Axes | None = None, *, gpu: 
 
 def envelope_points(hardware: Sequence[str] = ("dgx-h100", "dgx-b200"), model: str = "llama-3.1-70b", *, tp: int = 8,
                     shares: Sequence[float] = (0.0, 0.75), headroom: float = 0.1,
-                    contexts: Sequence[int] = tuple(2**power for power in range(13, 18))) -> pd.DataFrame:
+                    contexts: Sequence[int] = (8_192, 16_384, 32_768, 65_536, 131_072)) -> pd.DataFrame:
     """Return how many trajectories a node's pool holds: one row a node, context and shared part (closed form).
 
     Columns: ``hardware``, ``context_tokens``, ``shared`` (part of the context common to all), ``trajectories``.
@@ -130,8 +130,11 @@ def envelope(points: pd.DataFrame | None = None, ax: Axes | None = None) -> Axes
 
 def allocated(lengths: Sequence[int], allocator: str) -> list[tuple[int, int]]:
     """Return (tokens allocated, tokens used) of each sequence under an allocator; an ended one (negative) uses 0."""
-    size = {"static": lambda n: S_MAX, "growth": lambda n: forms.growth_buffer_tokens(n),
-            "paged": lambda n: forms.blocks_needed(n, BLOCK) * BLOCK}[allocator]
+    def size(tokens: int) -> int:
+        if allocator == "paged":
+            return forms.blocks_needed(tokens, BLOCK) * BLOCK
+        return S_MAX if allocator == "static" else forms.growth_buffer_tokens(tokens)
+
     return [(size(abs(n)), max(n, 0)) for n in lengths]
 
 
@@ -170,9 +173,9 @@ def fragmentation(lengths: Sequence[int] = LENGTHS, ax: Axes | None = None, *, p
         if at < pool:
             ax.barh(row, pool - at, left=at, height=0.56, color=style.LIGHT, edgecolor=style.GREY)
             holes.append(pool - at)
-        ax.text(pool * 1.015, row, 
-                f"holds {live} of {sum(n > 0 for n in lengths)}, {forms.allocation_efficiency(useful, taken):.0%} of it "
-                f"used\n{_verdict(holes, request, allocator)}", va="center", fontsize=8.5)
+        share = forms.allocation_efficiency(useful, taken)
+        ax.text(pool * 1.015, row, f"holds {live} of {sum(n > 0 for n in lengths)}, {share:.0%} of it used\n"
+                f"{_verdict(holes, request, allocator)}", va="center", fontsize=8.5)
     ax.set_yticks(range(3), list(names.values()))
     ax.invert_yaxis()
     ax.set_xlim(0, pool * 1.42)

@@ -40,7 +40,8 @@ def _one(frame: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of the first replication in `frame`."""
     if "replication" not in frame or frame.empty:
         return frame
-    return frame[frame["replication"] == frame["replication"].iloc[0]]
+    chosen: pd.DataFrame = frame[frame["replication"] == frame["replication"].iloc[0]]
+    return chosen
 
 
 def grown(timeline: pd.DataFrame, columns: Sequence[str], edges: NDArray[Any]) -> NDArray[Any]:
@@ -88,7 +89,7 @@ def pool_use(timeline: pd.DataFrame, ax: Axes | None = None, *, warmup_s: float 
     scale, name = style.time_scale(float(edges[-1]))
     _stack(ax, edges, shown, scale)
     _time_axis(ax, edges, scale, warmup_s)
-    ax.set_ylim(0, float(whole.max()) / size)
+    ax.set_ylim(0, max(float(whole.max()) / size, 1e-9))
     style.label(ax, "KV pool by use", f"simulated time ({name})", f"KV pool ({unit})")
     style.legend(ax, reverse=True)
     return ax

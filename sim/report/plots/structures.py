@@ -136,11 +136,12 @@ def prefix_tree(spans: pd.DataFrame, ax: Axes | None = None, *, title: str = "Pr
     """
     rows = _rows(spans)
     ax = style.axes(ax, width=7.4, height=0.9 + 0.36 * len(rows))
-    for span in spans.itertuples():
-        gone = span.state == "evicted"
-        ax.barh(rows[span.label], span.end - span.first, left=span.first, height=0.62, color=STATES[span.state],
-                edgecolor=style.GREY if gone else style.INK, linewidth=0.8, linestyle="--" if gone else "-",
-                hatch=None if gone else style.HATCHES.get(span.state))
+    for span in spans.to_dict("records"):
+        state = str(span["state"])
+        gone = state == "evicted"
+        ax.barh(rows[span["label"]], span["end"] - span["first"], left=span["first"], height=0.62,
+                color=STATES[state], edgecolor=style.GREY if gone else style.INK, linewidth=0.8,
+                linestyle="--" if gone else "-", hatch=None if gone else style.HATCHES.get(state))
     starts = spans.groupby("label")["first"].min()
     for label, parent in spans.drop_duplicates("label")[["label", "parent"]].itertuples(index=False):
         if parent in rows:

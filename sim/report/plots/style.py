@@ -49,7 +49,7 @@ def context() -> AbstractContextManager[None]:
     """Return the context in which figures are drawn and saved."""
     import matplotlib as mpl
 
-    return mpl.rc_context(dict(_RC))
+    return mpl.rc_context(dict(_RC))  # type: ignore[arg-type]
 
 
 def figure(width: float = 6.6, height: float = 3.4, **subplots: Any) -> tuple[Figure, Any]:
@@ -116,15 +116,13 @@ def legend(ax: Axes, *, reverse: bool = False, title: str | None = None, handles
         return
     place: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0)}
     if below:
-        place = {"loc": "upper left", "bbox_to_anchor": (0.0, -0.5 / ax.get_position().height / _height(ax)),
+        from matplotlib.transforms import ScaledTranslation
+
+        drop = ScaledTranslation(0, -0.5, ax.figure.dpi_scale_trans)  # inches, whatever the size of the axes
+        place = {"loc": "upper left", "bbox_to_anchor": (0.0, 0.0), "bbox_transform": ax.transAxes + drop,
                  "ncols": len(found)}
     ax.legend(handles=found[::-1] if reverse else found, borderaxespad=0.0, title=title, alignment="left",
               frameon=False, fontsize=8.5, **place)
-
-
-def _height(ax: Axes) -> float:
-    """Return the height of a figure in inches."""
-    return float(ax.figure.get_figure(root=True).get_size_inches()[1])
 
 
 def patches(kinds: Mapping[str, tuple[str, str | None]]) -> list[Any]:

@@ -14,6 +14,11 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
+#: Replications from which an interval is drawn; fewer are shown one by one.
+FEW = 3
+_WORDS = {"ttft_first": "TTFT of first turns", "ttft_resumed": "TTFT of resumed turns", "ttft": "TTFT",
+          "itl": "inter-token latency", "tpot": "time per output token"}
+
 
 def said(column: str) -> Callable[[float | None], str]:
     """Return how figures of a column are written, by the unit in its name."""
@@ -28,12 +33,13 @@ def unit(column: str) -> str:
     """Return a column's name in words, with its unit."""
     write = said(column)
     if write is usd:
-        return f"{column.replace('usd_per_', 'USD per ').replace('Mtok', 'million tokens,').replace('_', ' ')}"
-    if write is percent:
-        return f"{column.replace('_', ' ')} (%)"
-    if write is seconds:
-        return f"{column.removesuffix('_s').replace('_', ' ')} (s)"
-    return column.replace("_per_s", " per second").replace("_", " ") if "." not in column else column
+        return column.replace("usd_per_", "USD per ").replace("Mtok_", "million tokens, ").replace("_", " ")
+    words = next((text + column.removeprefix(start).replace("_p", ", p").replace("_mean", ", mean")
+                  for start, text in _WORDS.items() if column.startswith(f"{start}_")), column)
+    if "." in column:
+        return column
+    tail = " (s)" if write is seconds else ""
+    return words.removesuffix("_s" if tail else "").replace("_per_s", " per second").replace("_", " ") + tail
 
 
 def _categories(points: pd.DataFrame, column: str) -> list[Any]:
@@ -68,7 +74,8 @@ def heat_map(points: pd.DataFrame, x: str, y: str, value: str, ax: Axes | None =
     low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
     wide = low > 0 and high > 20 * low
     norm = LogNorm(low, high) if wide else Normalize(low, high if high > low else low + 1.0)
-    image = ax.imshow(np.ma.masked_invalid(grid), aspect="auto", cmap="cividis", norm=norm, origin="lower")
+    image = ax.imshow(np.ma.masked_invalid(grid), aspect="auto", cmap="cividis", norm=norm,
+                      origin="lower" if all(isinstance(row, int | float) for row in rows) else "upper")
     write = said(value)
     for row, column in np.ndindex(grid.shape):
         cell = grid[row, column]
@@ -82,7 +89,9 @@ def heat_map(points: pd.DataFrame, x: str, y: str, value: str, ax: Axes | None =
     ax.grid(visible=False)
     made = ax.figure.colorbar(image, ax=ax, pad=0.02)
     made.set_label(unit(value) + (", log scale" if wide else ""), fontsize=8.5)
-    made.outline.set_visible(False)  # type: ignore[operator]
+    made.ax.yaxis.set_major_formatter(lambda value, _: write(value))
+    made.ax.minorticks_off()
+    made.outline.set_visible(False)
     style.label(ax, title, x, y)
     return ax
 
@@ -103,7 +112,9 @@ def _frame(ax: Axes, grid: Any, best: str) -> None:
 
 def lines(points: pd.DataFrame, x: str, value: str, by: str | None = None, ax: Axes | None = None, *,
           limit: float | None = None, title: str = "") -> Axes:
-    """Draw `value` against `x`, a line for each value of `by`, with 95 % intervals where there are replications.
+    """Draw `value` against `x`, a line for each value of `by`, with 95 % intervals over three replications or more.
+
+    Two replications are drawn as dots.
 
     Parameters
     ----------
@@ -126,14 +137,15 @@ def lines(points: pd.DataFrame, x: str, value: str, by: str | None = None, ax: A
     for index, (key, chosen) in enumerate(groups):
         stats = chosen.groupby(x, observed=True)[value].agg(["mean", "std", "count"]).reindex(at).dropna(subset="mean")
         where = np.array([place[value] for value in stats.index], float)
-        half = np.where(stats["count"] > 1, t.ppf(0.975, np.maximum(stats["count"] - 1, 1))
-                        * stats["std"].fillna(0.0) / np.sqrt(stats["count"]), 0.0)
         colour = style.SERIES[index % len(style.SERIES)]
         ax.plot(where, stats["mean"], color=colour, linestyle=style.DASHES[index % len(style.DASHES)], markersize=5,
                 marker=style.MARKERS[index % len(style.MARKERS)], label=None if key is None else _short(key))
-        if np.any(half > 0):
-            ax.fill_between(where, np.maximum(stats["mean"] - half, 0.0), stats["mean"] + half, color=colour, alpha=0.18,
-                            linewidth=0)
+        if stats["count"].max() >= FEW:
+            half = (t.ppf(0.975, np.maximum(stats["count"] - 1, 1)) * stats["std"].fillna(0.0)
+                    / np.sqrt(stats["count"]))
+            ax.fill_between(where, stats["mean"] - half, stats["mean"] + half, color=colour, alpha=0.18, linewidth=0)
+        elif stats["count"].max() > 1:
+            ax.scatter([place[value] for value in chosen[x]], chosen[value], color=colour, s=9, alpha=0.6, linewidths=0)
     if not numeric:
         ax.set_xticks(range(len(at)), [_short(value) for value in at])
     elif min(at, default=0) > 0 and max(at) / min(at) >= 8:
@@ -152,10 +164,11 @@ def _value_axis(ax: Axes, values: Any, column: str) -> None:
     finite = values[np.isfinite(values)]
     if finite.size and finite.min() > 0 and finite.max() / finite.min() > 20:
         ax.set_yscale("log")
+        ax.set_ylim(finite.min() / 1.5, finite.max() * 1.5)
         if said(column) is seconds:
             style.seconds_axis(ax.yaxis)
     else:
-        ax.set_ylim(bottom=0)
+        ax.set_ylim(0, max(1.08 * float(finite.max()), 1e-12) if finite.size else 1.0)
 
 
 def front(cost: Sequence[float], latency: Sequence[float]) -> list[int]:

@@ -61,7 +61,8 @@ def step_lengths(prompt: int = 4_096, chunks: Sequence[int] = (512,), ax: Axes |
     """
     lanes = [prompt, *chunks]
     ax = style.axes(ax, width=7.4, height=1.3 + 0.75 * len(lanes))
-    colours: dict[str, tuple[str, str | None]] = {"decode": (style.BLUE, None), "prefill": (style.RED, "//"), "both": (style.SKY, None)}
+    colours: dict[str, tuple[str, str | None]] = {
+        "decode": (style.BLUE, None), "prefill": (style.RED, "//"), "both": (style.SKY, None)}
     ends = []
     for row, chunk in enumerate(lanes):
         at = 0.0
@@ -164,7 +165,8 @@ def break_even(ax: Axes | None = None, *, place: Deployment | None = None, mu_dr
     ax.set_yscale("log")
     style.tokens_axis(ax.xaxis)
     style.seconds_axis(ax.yaxis)
-    style.label(ax, f"Cost of a pause: {pause.place.model.name} on {node.name}", "context (tokens, log scale)", "time (log scale)")
+    style.label(ax, f"Cost of a pause: {pause.place.model.name} on {node.name}",
+                "context (tokens, log scale)", "time (log scale)")
     style.legend(ax)
     return ax
 
@@ -187,8 +189,8 @@ def regimes(ax: Axes | None = None, *, place: Deployment | None = None, mu_dram:
 
     ax = style.axes(ax)
     pause = Pause(deployed("llama-3.1-70b", "dgx-h100") if place is None else place, mu_dram=mu_dram)
-    contexts = np.geomspace(1024, pause.place.model.context_limit or 131_072, 140)
-    waits = np.geomspace(1e-3, 36_000.0, 160)
+    contexts = np.geomspace(1024, pause.place.model.context_limit or 131_072, 90)
+    waits = np.geomspace(1e-3, 36_000.0, 140)
     names = ("keep", "offload", "drop")
     best = np.array([np.argmin([pause.costs(n, waits)[name] for name in names], axis=0) for n in contexts]).T
     ax.pcolormesh(contexts, waits, best, cmap=ListedColormap([style.ORANGE, "#9CCBE8", "#E8A27C"]), vmin=0, vmax=2,
