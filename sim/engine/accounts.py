@@ -94,9 +94,9 @@ class Accounts:
 
     MOST_SAMPLES = 512
 
-    __slots__ = ("_admission", "_batch", "_interval_s", "_pool", "_since_s", "_tree", "copy_s", "decode_s", "decoding", "in_flight", "kept",
-                 "latencies", "leaving", "loading", "next_sample_s", "prefill_s", "prefilling", "recompute_s", "replica", "reserved",
-                 "samples", "tail")
+    __slots__ = ("_admission", "_batch", "_interval_s", "_pool", "_since_s", "_tree", "copy_s", "decode_s",
+                 "decoding", "in_flight", "kept", "latencies", "leaving", "loading", "next_sample_s", "prefill_s",
+                 "prefilling", "recompute_s", "replica", "reserved", "samples", "tail")
 
     def __init__(self, replica: Replica) -> None:
         self.replica = replica

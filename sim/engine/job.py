@@ -93,6 +93,6 @@ class Job:
         #: Block index up to which admission has promised blocks to it (0: none).
         self.promised = 0
         self.transfer: Transfer | None = None
-        #: Seconds it waited for a prefetch under way before it was queued, and for a pipelined reload after its prefill.
+        #: Seconds it waited for a prefetch before it was queued, and for a pipelined reload after its prefill.
         self.joined_s = self.held_s = 0.0
         self.blocked_mark_s = self.budget_mark_s = self.interference_mark_s = 0.0
