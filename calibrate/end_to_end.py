@@ -158,13 +158,13 @@ def fitted_engine(pairs: Sequence[tuple[str, str]], profiles: Sequence[str], fol
         `Profile.engine`: ``layer_s``, ``sequence_s``, ``ttft_floor_s``, and how they were found.
     """
     chosen = [sample for sample in samples() if sample.pair in pairs]
-    bare = simulate_all(chosen, _profiles(profiles, {}, folder), jobs)
+    bare = simulate_all(chosen, with_engine(profiles, {}, folder), jobs)
     layers = bare["model"].map(layers_of).to_numpy(float)
     miss = (bare["tpot_s"] - bare["tpot_mean_s"]).to_numpy(float)
     layer_s, sequence_s = _absolute(np.stack([layers, bare["concurrency"].to_numpy(float)], 1), miss,
                                     bare["tpot_s"].to_numpy(float))
     engine: dict[str, Any] = {"layer_s": float(f"{layer_s:.4g}"), "sequence_s": float(f"{sequence_s:.4g}")}
-    again = simulate_all(chosen, _profiles(profiles, engine, folder), jobs)
+    again = simulate_all(chosen, with_engine(profiles, engine, folder), jobs)
     late = (again["ttft_s"] - again["ttft_mean_s"]).to_numpy(float)
     (floor_s,) = _absolute(np.ones((len(late), 1)), late, again["ttft_s"].to_numpy(float))
     where = ", ".join(f"{model} on {system}" for model, system in pairs)
@@ -185,7 +185,7 @@ def _absolute(matrix: Any, target: Any, scale: Any) -> Any:
     return found
 
 
-def _profiles(names: Sequence[str], engine: Mapping[str, Any], folder: Path) -> dict[str, str]:
+def with_engine(names: Sequence[str], engine: Mapping[str, Any], folder: Path) -> dict[str, str]:
     """Return, by system, the path of a copy of each profile with that engine overhead."""
     return {name.split("/")[0]: profile_with(name, engine, folder) for name in names}
 

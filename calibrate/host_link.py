@@ -1,4 +1,4 @@
-"""Bandwidth between HBM and host memory by the size of a piece: two parameters, and how well they say what was measured.
+"""Bandwidth between HBM and host memory by the size of a piece: two parameters, and how far they are off.
 
 A piece takes ``t0 + bytes / B``: a start-up time and a rate. Published curves are in
 `hardware_profiles/measured/host_links.json` with their sources.

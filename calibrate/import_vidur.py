@@ -1,8 +1,8 @@
 """Profiles that Vidur measured (github.com/microsoft/vidur, ``data/profiling/compute/<gpu>/<model>``).
 
-A folder of CSV files: ``mlp.csv`` holds the matrix products of one GPU's shard by tokens, ``attention.csv`` attention of
-decoding batches and of prompt chunks on a cached past; ``all_reduce.csv`` (network profiles) collectives by bytes. Their
-``time_stats.<operation>.median`` columns are milliseconds.
+A folder of CSV files: ``mlp.csv`` holds the matrix products of one GPU's shard by tokens, ``attention.csv`` attention
+of decoding batches and of prompt chunks on a cached past; ``all_reduce.csv`` (network profiles) collectives by bytes.
+Their ``time_stats.<operation>.median`` columns are milliseconds.
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ def replay_columns() -> Columns:
         "TTFT of resumed turns, p50 / p95": lambda r: _two(r.summary["ttft_s"]["resumed"], "p50", "p95"),
         "session, p50 / p90": lambda r: _two(r.summary["trajectory_s"], "p50", "p90"),
         "half of the sessions done after": _done,
-        "GPU time recomputing, first 4 h": lambda r: wording.percent(_gpu_share(r, "recompute")),
+        "GPU, first 4 h: idle / recomputing": _gpu,
         "pool, first 4 h: running / paused / dormant / free": _pool,
         "binds": _binds,
     }
@@ -102,7 +102,7 @@ def gated_columns() -> Columns:
         "prompt tokens found": _found,
         "TTFT of resumed turns, p50 / p95": lambda r: _two(r.summary["ttft_s"]["resumed"], "p50", "p95"),
         "half of the sessions done after": _done,
-        "GPU time recomputing, first 4 h": lambda r: wording.percent(_gpu_share(r, "recompute")),
+        "GPU, first 4 h: idle / recomputing": _gpu,
         "binds": _binds,
     }
 
@@ -137,15 +137,15 @@ def _share(ledger: Mapping[str, float], name: str) -> float:
 
 
 def _early(result: Result) -> dict[str, float]:
-    """Return the cumulative columns of the timeline at the end of the contended part, between samples by interpolation."""
+    """Return the cumulative columns of the timeline at the end of the contended part (interpolated)."""
     timeline = result.timeline
     return {name: float(np.interp(CONTENDED_S, timeline["time_s"], timeline[name])) for name in timeline.columns
             if name.endswith(("_byte_s", "_cum_s"))}
 
 
-def _gpu_share(result: Result, use: str) -> float:
+def _gpu(result: Result) -> str:
     gpu = {name[4:-6]: value for name, value in _early(result).items() if name.startswith("gpu_")}
-    return _share(gpu, use)
+    return f"{_share(gpu, 'idle'):.0%} / {_share(gpu, 'recompute'):.0%}"
 
 
 def _pool(result: Result) -> str:

@@ -39,6 +39,8 @@ model = App(name="model", help="Models in the catalogue.")
 workload = App(name="workload", help="Agents in the library, and traces.")
 for group in (hardware, model, workload):
     app.command(group)
+# By name: nothing of it is imported until it is asked for, and the simulator itself never needs it.
+app.command("calibrate.app:app", name="calibrate", help="Measure a GPU, fit what was measured, show the error.")
 
 
 @app.command

@@ -58,6 +58,8 @@ class Admission:
         """Queue a turn; False if it could never fit in the pool."""
         turn, pool = job.turn, self.kv.pool
         if pool.blocks(turn.prompt_tokens + turn.output_tokens) + self.kv.state_blocks > pool.total:
+            cluster = self.replica.cluster
+            cluster.longest_refused = max(cluster.longest_refused, turn.prompt_tokens + turn.output_tokens)
             return False
         job.replica = self.replica.number
         job.state = Job.WAITING

@@ -10,9 +10,14 @@ import simpy
 from sim.engine.job import Job
 from sim.engine.replica import Replica
 from sim.engine.session import Session
+from sim.errors import InputError
 from sim.policies.routing import ReplicaView, Routing
 from sim.records import Sink
 from workloads.trajectory import Closed, Stream, Trajectory
+
+
+#: A run ends when so many trajectories in a row from its start have been turned away.
+MOST_REJECTED = 100
 
 
 class Cluster:
@@ -33,6 +38,9 @@ class Cluster:
         self.sessions: dict[int, Session] = {}
         self.started = 0
         self.alive_max = 0
+        self.finished = self.rejected = 0
+        #: The longest context that was turned away because no pool could hold it, in tokens.
+        self.longest_refused = 0
         self.breakers: dict[str, int] = {}
         self.progress: Callable[[float, int], None] | None = None
         self._backlog: deque[Trajectory] = deque()
@@ -79,6 +87,12 @@ class Cluster:
     def session_ended(self, session: Session, now_s: float) -> None:
         """A trajectory has ended: forget it, start one that waits, and in a closed loop ask for the next."""
         self._book_alive(now_s)
+        if session.status == "rejected":
+            self.rejected += 1
+            if self.finished == 0 and self.rejected >= MOST_REJECTED:
+                self.refuse_all()
+        else:
+            self.finished += 1
         del self.sessions[session.trajectory.number]
         if self.progress is not None:
             self.progress(now_s, self.started - len(self.sessions))
@@ -86,6 +100,19 @@ class Cluster:
             self._start(self._backlog.popleft())
         if self._closed is not None:
             self._call_after(self._closed.think_s, self._replace)
+
+    def refuse_all(self) -> None:
+        """Give up a run in which no trajectory can be served.
+
+        Raises
+        ------
+        InputError
+            Always; it names the context and the pool.
+        """
+        pool = self.replicas[0].kv.pool
+        raise InputError(f"the KV pool of a replica holds {pool.total * pool.block_tokens:,} tokens, so every "
+                         "trajectory is turned away; use more GPUs, a smaller kv_dtype or shorter contexts",
+                         field="workload.agents", got=f"a context of {self.longest_refused:,} tokens")
 
     def broke(self, job: Job) -> None:
         """A turn recomputes tokens that were computed before: name the content that it could not find."""

@@ -72,6 +72,8 @@ def simulate(scenario: Scenario, workload: Workload, sink: Sink, replication: in
     env.run(until=duration_s)
     if not cluster.started:
         raise InputError("no trajectory arrives in the time simulated", field="workload")
+    if cluster.rejected and not cluster.finished and not cluster.sessions:
+        cluster.refuse_all()
     return _finish(cluster, deployment, env.now)
 
 

@@ -107,6 +107,14 @@ def find(name: str) -> Path:
     return folder() / f"{name}.json"
 
 
+def engine_of(backend: str | None) -> dict[str, Any]:
+    """Return what a serving engine adds to its kernels, as fitted on measured servers; empty if it is not known."""
+    path = folder() / "engines.json"
+    if backend is None or not path.is_file():
+        return {}
+    return dict(json.loads(path.read_text(encoding="utf-8")).get(backend, {}))
+
+
 def measured_name(value: Any) -> Any:
     """Check the name of a profile as a scenario gives it; InputError that lists those there are."""
     if isinstance(value, Mapping):
