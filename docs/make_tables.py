@@ -81,7 +81,6 @@ def quickstart_columns() -> Columns:
 
 def replay_columns() -> Columns:
     """Return the columns for a trace that is played to its end."""
-    from sim.metrics import wording
 
     return {
         "prompt tokens found": _found,
@@ -96,7 +95,6 @@ def replay_columns() -> Columns:
 
 def gated_columns() -> Columns:
     """Return the columns for a replay in which sessions wait to be admitted."""
-    from sim.metrics import wording
 
     return {
         "prompt tokens found": _found,

@@ -51,6 +51,10 @@ class Admission:
         self.blocked = False
         self._blocked_s = 0.0
         self._blocked_since_s = 0.0
+        #: A turn was preempted since chunks were last picked: then nothing new is admitted at first (as in vLLM).
+        self._preempted = False
+        #: Nothing is admitted in this step for that reason, but may be in the next.
+        self.resting = False
         self._share = 0.0
         self._share_mark = (0.0, 0.0)
 
@@ -92,23 +96,19 @@ class Admission:
         chunks: list[tuple[Job, int]] = []
         if prefills:
             room = self._continue_prefills(chunks, room, now_s)
-        blocked = False
-        while room > 0 and queue.count and schedule.admits(self.batch.size, len(prefills)):
+        blocked = self.resting = self._preempted and bool(chunks or self.batch.size)
+        self._preempted = False
+        while not blocked and room > 0 and queue.count and schedule.admits(self.batch.size, len(prefills)):
             job = queue.head()
-            if blocked or not self._admit(job, room, now_s):
+            if not self._admit(job, room, now_s):
                 blocked = True
-                passing = self._pass_head(room, now_s)
-                if passing is None:
-                    break
-                job = passing
-            queue.pop(job)
-            if job.state == Job.PREFILL:
-                new = job.target - job.position
-                if new > room:
-                    new = room
-                self.grow(job, job.position + new, now_s)
-                chunks.append((job, new))
-                room -= new
+                break
+            room -= self._enter(job, chunks, room, now_s)
+        while blocked and room > 0 and queue.pinned and schedule.admits(self.batch.size, len(prefills)):
+            passing = self._pass_head(room, now_s)
+            if passing is None:
+                break
+            room -= self._enter(passing, chunks, room, now_s)
         if blocked or self.blocked:
             self.mark_blocked(blocked, now_s)
         for job, new in chunks:
@@ -303,6 +303,18 @@ class Admission:
             return job.target
         return job.turn.prompt_tokens + job.turn.output_tokens
 
+    def _enter(self, job: Job, chunks: list[tuple[Job, int]], room: int, now_s: float) -> int:
+        """Take an admitted turn off the queue and give it its first chunk; return the chunk's tokens."""
+        self.queue.pop(job)
+        if job.state != Job.PREFILL:
+            return 0
+        new = job.target - job.position
+        if new > room:
+            new = room
+        self.grow(job, job.position + new, now_s)
+        chunks.append((job, new))
+        return new
+
     def _pass_head(self, room: int, now_s: float) -> Job | None:
         """Admit a turn that waits on pinned blocks although the head of the queue lacks blocks, if there is one.
 
@@ -355,6 +367,7 @@ class Admission:
         """Take a running turn's blocks; it goes back to the front of the queue and computes them again later."""
         self._leave(job, now_s, finished=False)
         self.preemptions += 1
+        self._preempted = True
         job.preemptions += 1
         if job.preempted_s < 0.0:
             job.preempted_s = now_s

@@ -15,7 +15,6 @@ from sim.policies.routing import ReplicaView, Routing
 from sim.records import Sink
 from workloads.trajectory import Closed, Stream, Trajectory
 
-
 #: A run ends when so many trajectories in a row from its start have been turned away.
 MOST_REJECTED = 100
 

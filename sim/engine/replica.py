@@ -283,6 +283,7 @@ class Replica:
             self._chunks = admission.pick_chunks(now_s)
         elif admission.blocked:
             admission.mark_blocked(False, now_s)
+            admission.resting = False
         self._start_s = now_s
         if self._chunks:
             self._start_mixed_step()
@@ -297,7 +298,7 @@ class Replica:
         batch = self.batch
         size, context = batch.size, batch.context
         lines = self._lines = self.cost.decode_lines(size)
-        steps = batch.next_step - batch.step if self.stretches else 1
+        steps = batch.next_step - batch.step if self.stretches and not self.admission.resting else 1
         if steps > 1:
             steps = batch.steps_within(self.decode_room() + self._taken, steps)
         self._steps = steps

@@ -103,7 +103,8 @@ def _replica(env: simpy.Environment, cluster: Cluster, index: int, scenario: Sce
              host: Host, cost: StepCost, predictor: Predictor, sink: Sink, stretches: bool) -> Replica:
     engine, cache = scenario.engine, scenario.engine.prefix_cache
     pool = BlockPool(deployment.pool_blocks, engine.block_size)
-    tree = PrefixTree(pool, cache.eviction.priority, whole_nodes=cache.granularity == "node",
+    rank = None if cache.eviction.policy == "lru" else cache.eviction.rank
+    tree = PrefixTree(pool, rank, whole_nodes=cache.granularity == "node",
                       exact_tail=cache.tail == "cow")
     state_blocks = -(-deployment.state_bytes_per_sequence // deployment.block_bytes)
     kv = KvCache(pool, tree, enabled=cache.enabled, on_chunk=cache.insert == "on_chunk", state_blocks=state_blocks)

@@ -20,14 +20,15 @@ from heapq import heapify, heappop, heappush
 from typing import Any
 
 from sim.memory.allocators.paged import BlockPool
+from sim.policies.eviction import EntryView
 from workloads.trajectory import Stream
 
 
 class Node:
     """A stream's cached blocks ``[first, end)``, of which `tokens` tokens (absolute) are computed."""
 
-    __slots__ = ("end", "first", "kids", "last_use_s", "locks", "parent", "pause", "running", "since_s", "stamp",
-                 "stream", "tokens", "used_end", "uses", "writer")
+    __slots__ = ("end", "first", "kids", "last_use_s", "locks", "parent", "pause", "running", "shared", "since_s",
+                 "stamp", "stream", "tokens", "used_end", "uses", "writer")
 
     def __init__(self, stream: Stream, parent: Node | None, first: int) -> None:
         self.stream = stream
@@ -47,6 +48,8 @@ class Node:
         self.kids: dict[int, int] = {}
         self.last_use_s = 0.0
         self.uses = 0
+        #: Whether more than one stream has grown out of it.
+        self.shared = False
         self.since_s = 0.0
         self.stamp = 0
         #: The pause whose context ends here, told when blocks of it are evicted.
@@ -63,8 +66,9 @@ class PrefixTree:
     ----------
     pool
         Where blocks come from and go to.
-    priority
-        ``f(last_use_s, uses) -> rank``; the lowest dormant leaf is evicted first.
+    rank
+        The eviction policy's rank of a dormant leaf, of which the lowest is evicted first; None for the time of the
+        last use.
     whole_nodes
         Evict a leaf's whole dormant tail at once instead of as many blocks as are needed.
     exact_tail
@@ -72,12 +76,12 @@ class PrefixTree:
     """
 
     __slots__ = ("_dormant_since", "_heap", "_sequence", "dormant", "evicted", "exact_tail", "kept", "nodes", "pool",
-                 "priority", "resident", "reused_block_s", "wasted_block_s", "whole_nodes")
+                 "rank", "resident", "reused_block_s", "wasted_block_s", "whole_nodes")
 
-    def __init__(self, pool: BlockPool, priority: Callable[[float, int], float] = lambda last_use_s, uses: last_use_s,
-                 *, whole_nodes: bool = False, exact_tail: bool = False) -> None:
+    def __init__(self, pool: BlockPool, rank: Callable[[EntryView], float] | None = None, *,
+                 whole_nodes: bool = False, exact_tail: bool = False) -> None:
         self.pool = pool
-        self.priority = priority
+        self.rank = rank
         self.whole_nodes = whole_nodes
         self.exact_tail = exact_tail
         self.nodes: dict[Stream, Node] = {}
@@ -154,6 +158,7 @@ class PrefixTree:
         node = Node(stream, parent, stream.attach // self.pool.block_tokens)
         self.nodes[stream] = node
         if parent is not None:
+            parent.shared = parent.shared or bool(parent.kids)
             parent.kids[node.first] = parent.kids.get(node.first, 0) + 1
         return node
 
@@ -263,10 +268,15 @@ class PrefixTree:
         node.stamp += 1
         self._sequence += 1
         heap = self._heap
-        heappush(heap, (self.priority(node.last_use_s, node.uses), self._sequence, node.stamp, node))
+        rank = node.last_use_s if self.rank is None else self.rank(self._view(node))
+        heappush(heap, (rank, self._sequence, node.stamp, node))
         if len(heap) > 4 * len(self.nodes) + 1024:
             heap[:] = [entry for entry in heap if entry[3].stamp == entry[2]]
             heapify(heap)
+
+    def _view(self, node: Node) -> EntryView:
+        size = self.pool.block_tokens
+        return EntryView(node.last_use_s, node.uses, node.first * size, node.end * size, node.shared)
 
     def _free_tail(self, node: Node, count: int, now_s: float) -> None:
         self.wasted_block_s += count * (now_s - node.since_s)

@@ -54,8 +54,8 @@ class Folder:
             if self.path.exists() and not self.path.is_dir():
                 raise InputError("the output folder is a file", got=str(self.path))
             self._check_strangers()
-            known = self._known()
-            if known is not None and not force:
+            known = None if force else self._known()
+            if known is not None:
                 self._check_same(known, plan, data)
             self.path.mkdir(parents=True, exist_ok=True)
             with _locked(self.path / LOCK):

@@ -20,7 +20,7 @@ from workloads.trajectory import Trajectory
 
 _A_KIND = 4
 _MOST_KINDS = 7
-_PRIOR = 50  # turns that the rate of breaks of all kinds counts for in that of one
+_PRIOR = 10  # turns that the rate of breaks of all kinds counts for in that of one
 _EVENTS = 3  # compactions that tell the thresholds of a kind
 _CHECKED = 60_000  # turns that are drawn to see how good a fit is
 

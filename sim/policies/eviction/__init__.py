@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+from pydantic import Field
+
+from sim.policies.eviction.base import EntryView
+from sim.policies.eviction.flop_aware import FlopAware
+from sim.policies.eviction.lfu import Lfu
 from sim.policies.eviction.lru import Lru
+from sim.policies.eviction.priority import Priority
 
-Eviction = Lru
+Eviction = Annotated[Lru | Lfu | Priority | FlopAware, Field(discriminator="policy")]
 
-__all__ = ["Eviction", "Lru"]
+__all__ = ["EntryView", "Eviction", "FlopAware", "Lfu", "Lru", "Priority"]

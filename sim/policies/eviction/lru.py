@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from sim.policies.base import PolicyConfig
+from sim.policies.eviction.base import EntryView
 
 
 class Lru(PolicyConfig):
@@ -13,6 +14,6 @@ class Lru(PolicyConfig):
     policy: Literal["lru"] = "lru"
     """Name of the policy."""
 
-    def priority(self, last_use_s: float, uses: int) -> float:
+    def rank(self, entry: EntryView) -> float:
         """Return the rank of a dormant leaf: the lowest goes first."""
-        return last_use_s
+        return entry.last_use_s

@@ -15,15 +15,15 @@ from typing import Any
 _HOMES = {
     "runs": ("pool_use", "gpu_use", "time_by_cause", "occupancy", "link_use", "ttft", "itl", "pauses"),
     "sweeps": ("heat_map", "lines", "pareto"),
-    "memory": ("memory_wall", "envelope", "fragmentation", "reallocation"),
+    "memory": ("memory_wall", "envelope", "envelope_points", "fragmentation", "reallocation"),
     "structures": ("block_table", "prefix_tree", "tiers"),
     "waits": ("step_lengths", "break_even", "regimes"),
     "style": ("figure", "svg"),
 }
 
 __all__ = [
-    "block_table", "break_even", "envelope", "figure", "fragmentation", "gpu_use", "heat_map", "itl", "lines",
-    "link_use", "memory_wall", "occupancy", "pareto", "pauses", "pool_use", "prefix_tree", "reallocation", "regimes",
+    "block_table", "break_even", "envelope", "envelope_points", "figure", "fragmentation", "gpu_use", "heat_map", "itl",
+    "lines", "link_use", "memory_wall", "occupancy", "pareto", "pauses", "pool_use", "prefix_tree", "reallocation", "regimes",
     "step_lengths", "svg", "tiers", "time_by_cause", "ttft",
 ]
 

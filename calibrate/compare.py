@@ -1,0 +1,118 @@
+"""Predicted against measured, worst points first: a profile's tables, and the simulator against measured servers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from calibrate import held_out
+from calibrate.frames import Frames
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: Points listed as the worst of each kernel class.
+WORST = 5
+Row = tuple[str, ...]
+
+
+def frames_of(source: str, backend: str = "vllm") -> Frames:
+    """Return the samples behind a name: a file of the benchmark, or a system of the aiconfigurator wheel."""
+    if source.endswith(".jsonl"):
+        from calibrate.read_samples import read
+
+        return read(Path(source))
+    from calibrate.build import of_catalogue
+    from calibrate.import_aiconfigurator import read as read_wheel
+
+    return of_catalogue(read_wheel(source.split("/")[0], backend))
+
+
+def kernels(frames: Frames) -> tuple[pd.DataFrame, list[Row], list[str]]:
+    """Return every held-out point, a row of figures a kernel class, and what misses its bound in words."""
+    points = held_out.points(frames)
+    errors = held_out.summary(points)
+    rows = []
+    for name, error in errors.items():
+        gated = name in held_out.GATED
+        fine = error["median"] <= held_out.MEDIAN and error["p90"] <= held_out.P90
+        rows.append((name, str(error["points"]), f"{error['median']:.1%}", f"{error['p90']:.1%}",
+                     f"{error['bias']:+.1%}", ("meets" if fine else "MISSES") if gated else "-", error["how"]))
+    return points, rows, held_out.misses(errors)
+
+
+def worst(points: pd.DataFrame, count: int = WORST) -> list[Row]:
+    """Return the points that are furthest off, for each kernel class."""
+    rows = []
+    for name in dict.fromkeys(points["kernel"]):
+        part = points[points["kernel"] == name]
+        part = part.loc[part["error"].abs().sort_values(ascending=False).index[:count]]
+        rows += [(name, f"{p.part}: {p.point}", str(p.held_out), f"{p.measured_us:.4g}", f"{p.predicted_us:.4g}",
+                  f"{p.error:+.0%}") for p in part.itertuples()]
+    return rows
+
+
+def plot(points: pd.DataFrame, path: Path, title: str) -> None:
+    """Draw predicted over measured for every held-out point, a panel a kernel class."""
+    from matplotlib.figure import Figure
+
+    names = [name for name in held_out.GATED if (points["kernel"] == name).any()]
+    figure = Figure(figsize=(3.4 * len(names), 3.4), layout="constrained")
+    for axes, name in zip(figure.subplots(1, len(names), squeeze=False)[0], names, strict=True):
+        part = points[points["kernel"] == name]
+        axes.plot(part["measured_us"], part["predicted_us"] / part["measured_us"], ".", ms=2, alpha=0.3)
+        axes.axhspan(0.85, 1.15, color="0.85", zorder=0)
+        axes.axhline(1.0, color="0.4", lw=0.8)
+        axes.set(xscale="log", yscale="log", ylim=(0.4, 2.5), title=name, xlabel="measured (us)")
+    figure.axes[0].set_ylabel("predicted / measured")
+    figure.suptitle(title)
+    figure.savefig(path, dpi=150)
+
+
+def servers(table: pd.DataFrame) -> list[Row]:
+    """Return median errors of TTFT and TPOT, for the rows fitted on, those not, and each pair of them."""
+    rows = []
+    groups = [("fitted on", table[table["fitted"]]), ("not fitted on: the test", table[~table["fitted"]])]
+    for pair, part in table[~table["fitted"]].groupby(["model", "system"]):
+        groups.append((f"  {pair[0]} on {pair[1]}", part))
+    for name, part in groups:
+        if len(part):
+            tpot, ttft = part["tpot_error"], part["ttft_error"]
+            rows.append((name, str(len(part)), f"{tpot.abs().median():.1%}", f"{tpot.abs().quantile(0.9):.1%}",
+                         f"{tpot.median():+.1%}", f"{ttft.abs().median():.1%}", f"{ttft.abs().quantile(0.9):.1%}",
+                         f"{ttft.median():+.1%}"))
+    return rows
+
+
+def worst_servers(table: pd.DataFrame, count: int = 12) -> list[Row]:
+    """Return the rows whose TPOT or TTFT is furthest off, and what is odd about them."""
+    size = table[["tpot_error", "ttft_error"]].abs().max(axis=1)
+    chosen = table[~table["fitted"]].loc[lambda t: size[t.index].sort_values(ascending=False).index[:count]]
+    return [(f"{r.model} on {r.system}, tp {r.tp}", f"{r.concurrency} x {r.prompt}+{r.output}",
+             f"{r.tpot_s * 1e3:.1f}", f"{r.tpot_mean_s * 1e3:.1f}", f"{r.ttft_s * 1e3:.0f}",
+             f"{r.ttft_mean_s * 1e3:.0f}", odd(r)) for r in chosen.itertuples()]
+
+
+def odd(row: Any) -> str:
+    """Return what is odd about a sample, in words; "" for nothing known."""
+    said = []
+    if row.model in ("llama-3.1-8b", "qwen3-32b"):
+        said.append(f"needs {row.share_of_peak:.0%} of the peak arithmetic in a closed loop of this size: not sustained, "
+                    "or spread over replicas" if row.share_of_peak > 0.2 else
+                    "of the same series as rows that need up to 100 % of the peak arithmetic")
+    if row.ttft_s > 2.0 and row.concurrency >= 32:
+        said.append("contexts outgrow the KV pool: TTFT is queueing")
+    if row.system == "b200_sxm" and row.ttft_s < 0.3:
+        said.append("this server adds 30 to 100 ms to every first token, the others 0 to 20")
+    return "; ".join(said)
+
+
+def end_to_end(folder: Path, pairs: Sequence[tuple[str, str]], jobs: int) -> tuple[dict[str, Any], pd.DataFrame]:
+    """Fit the engine's overhead on some pairs, simulate every sample with it, and return both."""
+    from calibrate import end_to_end as servers_
+
+    names = [f"{system}/vllm-0.24" for system in servers_.NODES]
+    engine = servers_.fitted_engine(pairs, names, folder, jobs)
+    table = servers_.simulate_all(servers_.samples(), servers_.with_engine(names, engine, folder), jobs)
+    return engine, servers_.judged(table, engine["ttft_floor_s"], pairs)

@@ -1,0 +1,118 @@
+"""Are hosted bills what a provider's rules say?"""
+
+from __future__ import annotations
+
+import json
+
+import pandas as pd
+import pytest
+
+import sim
+from sim.errors import InputError
+from sim.metrics import billing
+from sim.metrics.billing import Price
+
+PLAIN = Price("p", "x", "2026-01-01", input=1.0, output=10.0, read=0.1, write={300: 1.25, 3600: 2.0}, minimum_tokens=100)
+
+
+def turns(*rows):
+    """Rows of (trajectory, ready, first token, prompt, output, ceiling)."""
+    columns = ["trajectory", "ready_s", "first_token_s", "prompt_tokens", "output_tokens", "ceiling_tokens"]
+    frame = pd.DataFrame(rows, columns=columns)
+    return frame.assign(replication=0, status="finished")
+
+
+def test_a_chain_reads_what_it_wrote():
+    made = billing.bill(turns((0, 0, 1, 1000, 10, 0), (0, 100, 101, 1500, 20, 1000)), PLAIN)
+    assert (made.write_tokens, made.read_tokens, made.input_tokens, made.output_tokens) == (1500, 1000, 0, 30)
+    assert made.usd == pytest.approx((1500 * 1.25 + 1000 * 0.1 + 30 * 10) / 1e6)
+    assert made.expired == 0
+
+
+def test_a_prefix_lives_from_its_last_use():
+    rows = turns((0, 0, 0, 1000, 1, 0), (0, 250, 250, 1100, 1, 1000), (0, 500, 500, 1200, 1, 1100),
+                 (0, 900, 900, 1300, 1, 1200))
+    made = billing.bill(rows, PLAIN)
+    assert made.expired == 1
+    assert made.read_tokens == 1000 + 1100
+    longer = billing.bill(rows, PLAIN, ttl_s=3600)
+    assert (longer.expired, longer.read_tokens) == (0, 1000 + 1100 + 1200)
+    assert longer.write_usd == pytest.approx(1300 * 2.0 / 1e6)
+    fixed = billing.bill(rows, Price(**{**vars_of(PLAIN), "refresh": False}))
+    assert fixed.expired == 2
+
+
+def vars_of(price):
+    return {name: getattr(price, name) for name in price.__dataclass_fields__}
+
+
+def test_what_is_shared_is_read_while_anyone_uses_it():
+    rows = turns((0, 0, 0, 1000, 1, 0), (1, 200, 200, 1000, 1, 600), (1, 800, 800, 1200, 1, 1000), (2, 900, 900, 900, 1, 600))
+    made = billing.bill(rows, PLAIN)
+    assert made.read_tokens == 600 + 0 + 600
+    assert made.expired == 1
+
+
+def test_minimum_and_steps():
+    steps = Price("o", "x", "d", input=1.0, output=1.0, minimum_tokens=1024, step_tokens=128)
+    rows = turns((0, 0, 0, 1000, 1, 0), (0, 1, 1, 1200, 1, 1000), (0, 2, 2, 1400, 1, 1200), (0, 3, 3, 1500, 1, 1151))
+    made = billing.bill(rows, steps)
+    assert made.read_tokens == 0 + 0 + 1152 + 1024
+    assert made.write_usd == 0
+    assert billing.bill(turns((0, 0, 0, 50, 1, 0)), PLAIN).write_tokens == 0
+
+
+def test_storage_long_prompts_and_the_warm_up():
+    kept = Price("g", "x", "d", input=1.0, output=1.0, minimum_tokens=1, ttl_s=3600, storage_usd_per_Mtok_hour=4.5,
+                 long={"above_tokens": 1500, "input": 2.0, "output": 3.0})
+    rows = turns((0, 0, 0, 1000, 1, 0), (0, 1800, 1800, 2000, 1, 1000))
+    made = billing.bill(rows, kept)
+    assert made.storage_usd == pytest.approx(1000 / 1e6 * 0.5 * 4.5)
+    assert made.input_usd == pytest.approx((1000 * 1.0 + 1000 * 2.0) / 1e6)
+    assert made.output_usd == pytest.approx((1.0 + 3.0) / 1e6)
+    later = billing.bill(rows, kept, since_s=1000)
+    assert (later.turns, later.read_tokens, later.input_tokens) == (1, 1000, 1000)
+
+
+def test_every_price_is_dated_and_sourced():
+    found = billing.prices()
+    assert {price.provider for price in found.values()} == {"anthropic", "openai", "gemini", "deepseek"}
+    for price in found.values():
+        assert price.date[:2] == "20"
+        assert price.source
+        assert 0 < price.read < 1 <= price.kept(price.ttl_s)
+        assert price.output > price.input > 0
+    anthropic = found["claude-sonnet-4.5"]
+    assert (anthropic.kept(300), anthropic.kept(3600), anthropic.read) == (1.25, 2.0, 0.1)
+    assert (found["gpt-5"].step_tokens, found["gpt-5"].minimum_tokens, found["gpt-5"].write) == (128, 1024, {})
+    assert found["gpt-5.6-sol"].kept(1800) == 1.25
+    assert found["deepseek-chat-v3"].input * found["deepseek-chat-v3"].read == pytest.approx(0.07, rel=0.01)
+    with pytest.raises(InputError, match="choose from"):
+        billing.price("gpt-99")
+
+
+def test_a_shorter_life_multiplies_the_bill(tmp_path, capsys):
+    """Tools that take ten minutes: written once an hour, or at every turn."""
+    from pathlib import Path
+
+    from sim.cli import main
+
+    scenario = Path(__file__).parents[2] / "scenarios" / "hosted_ttl.yaml"
+    result = sim.run(scenario, tmp_path / "out", overrides=["duration=8 h", "workload.arrivals.closed.concurrency=6"])
+    at = billing.price("claude-sonnet-4.5")
+    hour, minutes = (billing.bill(result.turns, at, ttl_s=ttl) for ttl in (3600, 300))
+    assert minutes.usd > 5 * hour.usd
+    assert minutes.expired > 0.9 * minutes.turns > hour.expired
+    table = billing.table(result.turns, result.summary)
+    assert table["name"].iloc[0] == "self-hosted"
+    assert table["usd"].iloc[0] == result.summary["cost"]["usd"]
+    with pytest.raises(SystemExit) as left:
+        main(["bill", str(tmp_path / "out"), "--price", "claude-sonnet-4.5", "--ttl", "1 h", "--json"])
+    assert left.value.code == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["name"] for row in rows] == ["self-hosted", "claude-sonnet-4.5"]
+    assert rows[1]["usd"] == pytest.approx(hour.usd)
+    with pytest.raises(SystemExit) as left:
+        main(["bill", str(tmp_path / "out"), "--price", "claude-sonnet-4.5", "--ttl", "7 min"])
+    assert left.value.code == 2
+    assert "written for 300 s, 3600 s" in capsys.readouterr().err

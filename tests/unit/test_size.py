@@ -1,0 +1,205 @@
+"""Does the capacity search find answers that are known, surely and in few trials?"""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import sim
+from sim.errors import InputError
+from sim.sweep import relief, search
+from sim.sweep.verdict import judge
+
+LLAMA = {"n_params": 70_600_000_000, "n_layers": 80, "n_heads": 64, "n_kv_heads": 8, "head_dim": 128, "d_model": 8192}
+FAST = {"gpu": {"hbm_bytes": 1e15, "hbm_Bps": 1e15, "peak_flops": {"bf16": 1e20}}, "gpus": 4,
+        "host_link": {"out_Bps": 5e10, "in_Bps": 5e10}}
+
+
+def capacity(shared: bool):
+    """The worked number: 32k contexts in a pool of 526 GB with 10 % headroom, alone or with 24k in common."""
+    own = [{"name": "own", "tokens": 32768}]
+    zones = [{"name": "system", "tokens": 24576, "shared": "all"}, {"name": "own", "tokens": 8192}]
+    return sim.load({
+        "duration": "100 s", "warmup": 0, "model": LLAMA, "hardware": FAST, "replicas": 1,
+        "timing": {"roofline": {"mode": "sum", "mfu": 1, "mbu": 1, "step_overhead_s": "10 ms"}},
+        "engine": {"pool": 525.99476736e9, "headroom": 0.10,
+                   "schedule": {"token_budget": 1 << 30, "max_seqs": 1 << 20, "reserve": "prompt_and_output"}},
+        "workload": {"agents": {"prompt": zones if shared else own, "turns": 1, "output": 2048},
+                     "arrivals": {"closed": {"concurrency": 1, "ramp": "10 s"}}},
+        "slo": {"ttft": {"p99": "50 ms"}}})
+
+
+def mmc(servers: int, wait_s: float, duration: str = "400 s", **arrivals):
+    """M/M/c: exponential service of 1 s at so many servers; the mean wait for service may be `wait_s`."""
+    return sim.load({
+        "seed": 5, "duration": duration, "warmup": "50 s",
+        "model": {"n_params": 1000, "n_layers": 1, "n_heads": 1, "n_kv_heads": 1, "head_dim": 1, "d_model": 1},
+        "hardware": FAST, "replicas": 1,
+        "timing": {"roofline": {"mode": "sum", "mfu": 1, "mbu": 1, "step_overhead_s": "2 ms"}},
+        "engine": {"pool": 1e12, "schedule": {"max_seqs": servers, "token_budget": 1 << 20}, "prefix_cache": False},
+        "workload": {"agents": {"prompt": [{"name": "p", "tokens": 1}], "turns": 1,
+                                "output": {"exponential": {"mean": 500}}},
+                     "arrivals": arrivals or {"poisson": {"rate": 1.0}}},
+        "slo": {"ttft": {"mean": wait_s}}})
+
+
+def erlang_rate(servers: int, wait_s: float) -> float:
+    """Return the rate at which the mean wait of M/M/c with unit service is `wait_s`."""
+    low, high = 1e-6, servers - 1e-9
+    for _ in range(200):
+        rate = (low + high) / 2
+        last = rate**servers / math.factorial(servers) * servers / (servers - rate)
+        waits = last / (sum(rate**k / math.factorial(k) for k in range(servers)) + last)
+        low, high = (rate, high) if waits / (servers - rate) < wait_s else (low, rate)
+    return low
+
+
+@pytest.mark.parametrize(("shared", "expected"), [
+    (False, 41), pytest.param(True, 138, marks=pytest.mark.study)])
+def test_the_worked_capacity(shared, expected):
+    found = sim.size(capacity(shared), jobs=1, reliefs=False)
+    assert (found.answer, found.low, found.high) == (expected, expected, expected + 1)
+    assert len(found.candidates) <= 12
+    assert "ttft.p99" in found.missed_beyond
+
+
+def test_only_the_resource_that_binds_moves_the_answer():
+    found = sim.size(capacity(False), jobs=1)
+    assert (found.binds, found.binds_by) == ("memory", "relief")
+    gains = {row["resource"]: row for row in found.reliefs}
+    assert gains["memory"]["answer"] == pytest.approx(51, abs=1)  # 41.49 x 1.25 = 51.9
+    assert gains["memory"]["clear"]
+    assert {row["gain"] for name, row in gains.items() if name != "memory"} == {0.0}
+    assert not any(row["clear"] for name, row in gains.items() if name != "memory")
+
+
+@pytest.mark.parametrize("duration", ["400 s", pytest.param("4000 s", marks=pytest.mark.study)])
+def test_mmc_within_its_interval(duration):
+    expected = erlang_rate(4, 0.3)
+    found = sim.size(mmc(4, 0.3, duration), "rate", jobs=1, reliefs=False, most_replications=4)
+    assert found.low <= expected <= (found.high or math.inf)
+    assert found.answer == pytest.approx(expected, rel=0.15 if duration == "400 s" else 0.05)
+    assert len(found.candidates) <= 12
+    again = sim.size(mmc(4, 0.3, duration), "rate", jobs=1, reliefs=False, most_replications=4)
+    assert again.data() == found.data()
+
+
+def test_fewest_replicas():
+    found = sim.size(mmc(1, 0.5, "300 s", poisson={"rate": 1.5}), "replicas", jobs=1, reliefs=False, most_replications=2)
+    assert found.answer in (3, 4)  # one server each: two are at 75 %, where M/M/1 waits for 3 s
+    assert found.low <= found.answer
+    assert found.find == "replicas"
+
+
+def test_the_command(tmp_path, capsys):
+    from sim.cli import main
+    from sim.scenario import dump
+
+    path = tmp_path / "cap.yaml"
+    path.write_text(dump(capacity(False)))
+    with pytest.raises(SystemExit) as left:
+        main(["size", str(path), "--no-relief", "--jobs", "1"])
+    assert left.value.code == 0
+    said = capsys.readouterr().out
+    assert "41 trajectories alive meet the objectives" in said
+    assert "42 surely miss them" in said
+    with pytest.raises(SystemExit):
+        main(["size", str(path), "--no-relief", "--jobs", "1", "--json"])
+    assert json.loads(capsys.readouterr().out)["answer"] == 41
+
+
+@pytest.mark.parametrize(("find", "changes", "said"), [
+    ("concurrency", {"slo": {}}, "needs objectives"), ("rate", {}, "use --find concurrency"),
+    ("speed", {}, "choose from concurrency"),
+])
+def test_what_cannot_be_sized(find, changes, said):
+    with pytest.raises(InputError, match=said):
+        sim.size(capacity(False).model_copy(update=changes), find)
+    with pytest.raises(InputError, match="use --find rate"):
+        sim.size(mmc(1, 0.5), "concurrency")
+
+
+@given(limit=st.integers(0, 5000), guess=st.floats(0.5, 20000), tolerance=st.sampled_from([0.0, 0.01]))
+@settings(max_examples=200, deadline=None)
+def test_the_search_ends_at_the_limit(limit, guess, tolerance):
+    found = search.largest(lambda load: load <= limit, guess, least=1, most=1e6, whole=True, tolerance=tolerance, budget=60)
+    if limit == 0:
+        assert found.fine is None
+    else:
+        assert found.fine <= limit < found.bad
+        assert found.bad - found.fine <= max(1, tolerance * found.fine)
+    assert len(set(found.trials)) == len(found.trials)
+
+
+@given(limit=st.floats(0.01, 100), miss=st.floats(0.5, 2))
+@settings(max_examples=100, deadline=None)
+def test_a_guess_within_a_factor_of_two_takes_few_trials(limit, miss):
+    found = search.largest(lambda load: load <= limit, limit * miss, least=1e-9, most=1e9, whole=False, tolerance=0.02,
+                           budget=12)
+    assert found.fine <= limit * (1 + 1e-3)
+    assert found.bad <= found.fine * 1.025
+    assert len(found.trials) <= 12
+
+
+def summary(value, *, rejections=0, stable=True, name="ttft.p95", limit=1.0):
+    return {"goodput": {"objectives": [{"objective": name, "limit_s": limit, "value_s": value}]}, "turns": 100,
+            "counts": {"rejections": rejections}, "checks": {"stable": stable}}
+
+
+@pytest.mark.parametrize(("values", "options", "answer"), [
+    ([0.5, 0.5], {}, "meets"), ([1.5, 1.5], {}, "misses"), ([0.9, 1.1], {}, "unsure"), ([0.5], {}, "unsure"),
+    ([0.5, 0.51], {"rejections": 20}, "misses"), ([0.5, 0.51], {"rejections": 1}, "meets"),
+    ([0.5, 0.51], {"stable": False}, "misses"), ([None, None], {}, "meets"),
+    ([0.5, 0.51], {"rejections": 1, "name": "ttft.mean"}, "misses"),
+])
+def test_verdicts(values, options, answer):
+    found = judge([summary(value, **options) for value in values], is_open=True)
+    assert found.answer == answer
+    assert bool(found.why) == (not found.likely)
+
+
+def test_every_relief_gives_more_of_one_thing():
+    from sim.scenario.deployment import deploy
+
+    base = sim.load({"model": "llama-3.1-70b", "hardware": "dgx-h100", "parallelism": {"tp": 8}, "retention": "offload",
+                     "timing": {"roofline": {"step_overhead_s": "1 ms"}}, "tiers": {"dram": {"capacity": "1 TiB"}},
+                     "workload": {"agents": "coding-agent"}})
+    assert set(relief.resources(base)) == set(relief.WORDS)
+    before = deploy(base)
+    figures = {"memory": "pool_bytes", "compute": "peak_flops", "hbm_bandwidth": "hbm_Bps",
+               "host_link": "host_link_Bps_in", "dram": "dram_bytes", "interconnect": "nvlink_Bps"}
+    for resource, figure in figures.items():
+        after = deploy(relief.relieve(base, resource))
+        changed = {name for name in figures.values() if getattr(after, name) != getattr(before, name)}
+        assert changed == {figure}
+        assert getattr(after, figure) == pytest.approx(1.25 * getattr(before, figure))
+    assert relief.relieve(base, "batch_slots").engine.schedule.max_seqs == 320
+    assert relief.relieve(base, "step_overhead").timing.roofline.step_overhead_s == pytest.approx(0.8e-3)
+
+
+def test_an_envelope_and_its_front():
+    import pandas as pd
+
+    base = sim.load({"model": "llama-3.1-8b", "hardware": "dgx-h100", "retention": "keep", "duration": "60 s",
+                     "workload": {"agents": "coding-agent"}, "slo": {"ttft_resumed": {"p95": "2 s"}}})
+    frame = sim.envelope(base, contexts=[8192, 32768], sharing=[0, 0.75], waits=["5 s", "1 min"], simulate=False, jobs=1,
+                         hardware=["dgx-h100", "gh200-nvl2"])
+    assert len(frame) == 16
+    ceiling = frame.set_index(["hardware", "context_tokens", "sharing", "wait_s"])["ceiling"]
+    assert ceiling["dgx-h100", 8192, 0.75, 5.0] > 2 * ceiling["dgx-h100", 8192, 0.0, 5.0]
+    assert ceiling["dgx-h100", 8192, 0.0, 5.0] > 3 * ceiling["dgx-h100", 32768, 0.0, 5.0]
+    one = sim.envelope(base, contexts=[4096], sharing=[0], waits=[2], hardware=["gh200-nvl2"], jobs=1, turns=2,
+                       overrides=[], settings={"engine.max_trajectories": [1]}, most_replications=2)
+    assert one["concurrency"].iloc[0] >= 1
+    assert one["usd_per_trajectory"].iloc[0] > 0
+    table = pd.DataFrame({"context_tokens": 1, "sharing": 0.0, "wait_s": 1.0, "hardware": list("abcd"),
+                          "trajectories_per_h": [10, 20, 15, 30], "usd_per_trajectory": [1.0, 2.0, 2.5, 4.0]})
+    front = sim.pareto(table)
+    assert front["hardware"].tolist() == ["a", "b", "d"]
+    assert front["cheapest"].tolist() == [True, False, False]
+    with pytest.raises(InputError, match="needs objectives"):
+        sim.envelope(base.model_copy(update={"slo": {}}))
