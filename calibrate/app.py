@@ -108,7 +108,8 @@ def compare(source: str = "", /, *, backend: str = "vllm", end_to_end: bool = Fa
 
 
 @imports.command
-def aiconfigurator(*, system: str, backend: str = "vllm", version: str | None = None, output: Path | None = None) -> None:
+def aiconfigurator(*, system: str, backend: str = "vllm", version: str | None = None,
+                   output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None) -> None:
     """From the tables of an installed aiconfigurator-core (pip install 'kvplan[aic]').
 
     Parameters

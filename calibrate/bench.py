@@ -28,13 +28,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--budget", default="10min", help="time to spend, as 90s or 10min (default)")
     parser.add_argument("--storage", type=Path, help="folder whose storage is measured too")
     parser.add_argument("--device", help="cuda (default where there is one) or cpu")
+    parser.add_argument("--flex", action="store_true", help="measure torch's FlexAttention too (slow: compiles a lot)")
     parser.add_argument("--points", type=int, help="stop after so many points")
     parser.add_argument("-o", "--output", type=Path, required=True, help="samples, JSON lines; continued if it exists")
     options = parser.parse_args(arguments)
     try:
         budget_s = seconds(options.budget)
         return run(options.model, options.tp, budget_s, options.output, storage=options.storage, device=options.device,
-                   most=options.points)
+                   flex=options.flex, most=options.points)
     except ValueError as error:
         print(f"calibrate.bench: {error}", file=sys.stderr)
         return 2
@@ -49,7 +50,7 @@ def seconds(text: str) -> float:
 
 
 def run(model: str, tp: int, budget_s: float, output: Path, *, storage: Path | None = None, device: str | None = None,
-        most: int | None = None) -> int:
+        flex: bool = False, most: int | None = None) -> int:
     """Measure until the budget is spent or every point is done.
 
     Parameters
@@ -64,6 +65,8 @@ def run(model: str, tp: int, budget_s: float, output: Path, *, storage: Path | N
         A folder whose storage is measured too.
     device
         ``cuda`` or ``cpu``; None for a GPU if there is one.
+    flex
+        Measure FlexAttention too.
     most
         Stop after so many points.
 
@@ -86,7 +89,7 @@ def run(model: str, tp: int, budget_s: float, output: Path, *, storage: Path | N
     if gpu:
         torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = True
     grid, part = (plan.Grid(), part) if gpu else (plan.TINY, plan.TINY_SHARD)
-    bench = measure.Bench(where, Clock(where, most_s=1.0 if gpu else 0.05), storage=storage)
+    bench = measure.Bench(where, Clock(where, most_s=1.0 if gpu else 0.05), storage=storage, flex=flex)
     file = SampleFile(output)
     command = f"calibrate.bench --model {model} --tp {tp}"
     file.write({**measure.provenance(where, command), "model": model, "tp": tp})

@@ -98,9 +98,8 @@ def odd(row: Any) -> str:
     """Return what is odd about a sample, in words; "" for nothing known."""
     said = []
     if row.model in ("llama-3.1-8b", "qwen3-32b"):
-        said.append(f"needs {row.share_of_peak:.0%} of the peak arithmetic in a closed loop of this size: not sustained, "
-                    "or spread over replicas" if row.share_of_peak > 0.2 else
-                    "of the same series as rows that need up to 100 % of the peak arithmetic")
+        said.append(f"as a closed loop needs {row.share_of_peak:.0%} of the peak arithmetic, its series up to "
+                    "100 %: not sustained, or spread over replicas")
     if row.ttft_s > 2.0 and row.concurrency >= 32:
         said.append("contexts outgrow the KV pool: TTFT is queueing")
     if row.system == "b200_sxm" and row.ttft_s < 0.3:

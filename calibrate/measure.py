@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from calibrate.clock import Clock
-from calibrate.kernels import copy_blocks, linear, load, paged, swap
+from calibrate.kernels import copy_blocks, hbm_copy, linear, load, paged, swap
 from calibrate.kernels.check import agree
 
 Point = dict[str, Any]
@@ -27,7 +27,8 @@ class Bench:
     device, clock
         Where, and how long.
     backends
-        Backend modules by kernel; by default all that are installed.
+        Backend modules by kernel; by default all that are installed, FlexAttention only with `flex`: it is compiled
+        anew for every point, some ten seconds each.
     storage
         Folder for the storage points, None without.
     """
@@ -36,12 +37,12 @@ class Bench:
     clock: Clock
     backends: dict[str, list[ModuleType]] = field(default_factory=dict)
     storage: Path | None = None
-    _problem: tuple[str, Any, torch.Tensor] | None = None
+    flex: bool = False
 
     def __post_init__(self) -> None:
         if not self.backends:
             for module in load():
-                if module.missing(self.device) is None:
+                if module.missing(self.device) is None and (self.flex or module.NAME != "torch-flex"):
                     self.backends.setdefault(module.KERNEL, []).append(module)
 
     def names(self, point: Point) -> list[str]:
@@ -159,11 +160,12 @@ def _as_is(_problem: Any, output: Any) -> Any:
 
 MAKE: dict[str, Callable[..., Any]] = {
     "decode_attention": paged.make, "prefill_attention": paged.make, "linear": linear.make,
-    "copy_blocks": copy_blocks.make, "swap": swap.make}
+    "copy_blocks": copy_blocks.make, "hbm_copy": hbm_copy.make, "swap": swap.make}
 REFERENCE: dict[str, Callable[..., torch.Tensor]] = {
     "decode_attention": paged.reference, "prefill_attention": paged.reference, "linear": linear.reference,
-    "copy_blocks": copy_blocks.reference, "swap": swap.reference}
-RESULT: dict[str, Callable[..., Any]] = {"copy_blocks": copy_blocks.result, "swap": swap.result}
+    "copy_blocks": copy_blocks.reference, "hbm_copy": hbm_copy.reference, "swap": swap.reference}
+RESULT: dict[str, Callable[..., Any]] = {"copy_blocks": copy_blocks.result, "hbm_copy": hbm_copy.result,
+                                            "swap": swap.result}
 
 
 def provenance(device: torch.device, command: str) -> dict[str, Any]:

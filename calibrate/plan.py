@@ -72,17 +72,18 @@ class Grid:
 #: Small enough for a CPU in a test.
 TINY = Grid(tokens=(1, 8, 32), batches=(1, 2), contexts=(64, 200), blocks=(16, 8), chunks=(8, 32), pasts=(0, 64),
             pieces=(4096, 16384), swap_bytes=1 << 17, most_kv_tokens=4096, dtype="fp32")
-TINY_SHARD = Shard(heads=4, kv_heads=2, head_dim=32, d_model=128, d_ff=256, vocab=0)
+TINY_SHARD = Shard(heads=4, kv_heads=2, head_dim=32, d_model=128, d_ff=160, vocab=0)
 
 
 def points(part: Shard, grid: Grid, *, storage: bool = False) -> list[Point]:
     """Return the points to measure: kernel classes take turns, each with its most valuable points first."""
     families = [_linear(part, grid), _decode(part, grid), _prefill(part, grid), _swap(grid), _copy(part, grid),
-                _interference(part, grid)]
+                _interference(part, grid), iter([{"kernel": "hbm_copy", "bytes": 8 * grid.swap_bytes}])]
     if storage:
         families.append(_storage(grid))
     turns = zip_longest(*families)
-    return [point for point in chain.from_iterable(turns) if point is not None]
+    found = {tuple(sorted(point.items())): point for point in chain.from_iterable(turns) if point is not None}
+    return list(found.values())
 
 
 def _linear(part: Shard, grid: Grid) -> Iterator[Point]:

@@ -27,6 +27,8 @@ def rising(values: ArrayLike, rounds: int = 6) -> NDArray[Any]:
     from scipy.optimize import isotonic_regression
 
     logs = np.log(np.asarray(values, dtype=float))
+    if np.all(np.diff(logs) >= 0.0):
+        return np.exp(logs)
     weights = np.ones_like(logs)
     fitted = logs
     for _ in range(rounds):

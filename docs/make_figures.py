@@ -1,6 +1,6 @@
 """Draw the pictures of the README from runs of scenarios/quickstart.yaml: ``python docs/make_figures.py``.
 
-`pool_use.png`: what the KV pool holds over four hours under keep, drop and offload.
+`pool_use.png`: what the KV pool holds over four hours of 32 agents under keep, drop and offload.
 `agents.png`: how resumed turns and finished trajectories follow the number of agents, under four retention policies.
 """
 
@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def pool_use(path: Path) -> None:
-    """Draw the KV pool by use over time, a panel a policy, 64 agents."""
+    """Draw the KV pool by use over time, a panel a policy."""
     import sim
     from sim.report.plots import figure, style
     from sim.report.plots import pool_use as draw
@@ -47,7 +47,7 @@ def pool_use(path: Path) -> None:
     made, axes = figure(8.2, 6.4, nrows=3, sharex=True, sharey=True)
     with style.context():
         for ax, (policy, title) in zip(axes, PANELS.items(), strict=True):
-            result = sim.run(SCENARIO, overrides=[f"retention.policy={policy}", f"duration={DURATION}"])
+            result = sim.run(SCENARIO, overrides=[*_setting(32), f"retention.policy={policy}"])
             draw(result.timeline, ax)
             ax.set_title(title, loc="left")
             ax.grid(visible=False)
@@ -57,6 +57,10 @@ def pool_use(path: Path) -> None:
                 _mark_full(ax, result)
         _one_legend(made, axes)
     _save(made, path)
+
+
+def _setting(count: int) -> list[str]:
+    return [f"duration={DURATION}", f"workload.arrivals.closed.concurrency={count}"]
 
 
 def _mark_full(ax: Axes, result: Any) -> None:
@@ -99,8 +103,7 @@ def _points(jobs: int) -> pd.DataFrame:
 def _point(policy: str, count: int) -> dict[str, Any]:
     import sim
 
-    found = sim.run(SCENARIO, replications=3, overrides=[
-        f"retention.policy={policy}", f"duration={DURATION}", f"workload.arrivals.closed.concurrency={count}"]).summary
+    found = sim.run(SCENARIO, replications=3, overrides=[*_setting(count), f"retention.policy={policy}"]).summary
     return {"policy": policy, "agents": count, "ttft_resumed_p95_s": found["ttft_s"]["resumed"]["p95"],
             "trajectories_per_h": 3600 * found["throughput"]["trajectories_per_s"],
             "turns_per_s": found["throughput"]["turns_per_s"], "binds": found["binds"]["resource"]}
@@ -127,7 +130,7 @@ def _draw_agents(points: pd.DataFrame, left: Axes, right: Axes) -> None:
         left.plot(rows["agents"], rows["ttft_resumed_p95_s"], **look)
         right.plot(rows["agents"], rows["turns_per_s"], **look)
     left.set_yscale("log")
-    left.set_ylim(bottom=1)
+    left.set_ylim(bottom=0.7)
     left.set_yticks([1, 2, 5, 10, 30, 60, 300, 600], ["1 s", "2 s", "5 s", "10 s", "30 s", "1 min", "5 min", "10 min"])
     left.minorticks_off()
     style.label(left, "Wait after a tool's return", "agents alive", "TTFT of resumed turns, p95 (log scale)")

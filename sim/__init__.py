@@ -27,14 +27,15 @@ if TYPE_CHECKING:
     from sim.sweep.envelope import envelope, pareto
     from sim.sweep.result import Result
     from sim.sweep.run import load, run
-    from sim.sweep.sizing import SizeResult, size
+    from sim.sweep.size_result import SizeResult
+    from sim.sweep.sizing import size
     from sim.sweep.sweeping import SweepResult, sweep
 
 __all__ = ["InputError", "Result", "Scenario", "SizeResult", "SweepResult", "envelope", "explain", "load", "pareto",
            "plots", "run", "size", "sweep"]
 
 _HOMES = {"InputError": "sim.errors", "Result": "sim.sweep.result", "Scenario": "sim.scenario.model",
-          "SizeResult": "sim.sweep.sizing", "SweepResult": "sim.sweep.sweeping", "envelope": "sim.sweep.envelope",
+          "SizeResult": "sim.sweep.size_result", "SweepResult": "sim.sweep.sweeping", "envelope": "sim.sweep.envelope",
           "explain": "sim.scenario.explain", "load": "sim.sweep.run", "pareto": "sim.sweep.envelope",
           "plots": "sim.report", "run": "sim.sweep.run", "size": "sim.sweep.sizing"}
 

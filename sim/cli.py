@@ -134,7 +134,8 @@ def run(scenario: Path, /, *, output: Out = None, set_: Set = (), seed: int | No
 
 
 @app.command
-def sweep(scenario: Path, /, *, output: Annotated[Path, Parameter(name=["--output", "-o"], help="Folder of the sweep.")],
+def sweep(scenario: Path, /, *,
+          output: Annotated[Path, Parameter(name=["--output", "-o"], help="Folder of the sweep.")],
           set_: Set = (), replications: int | None = None, jobs: int | None = None,
           backend: Literal["loky", "dask", "ray"] = "loky", keep: Flag = False, retry: Flag = False,
           json: AsJson = False, force: Flag = False) -> int:

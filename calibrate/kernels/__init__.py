@@ -25,7 +25,7 @@ from types import ModuleType
 MODULES = (
     "decode_flashinfer", "decode_flash_attn", "decode_vllm", "decode_triton", "decode_flex", "decode_gather",
     "prefill_flashinfer", "prefill_flash_attn", "prefill_flex", "prefill_gather",
-    "linear", "copy_blocks", "swap_pieces", "swap_staged", "swap_zero_copy",
+    "linear", "hbm_copy", "copy_blocks", "swap_pieces", "swap_staged", "swap_zero_copy",
 )
 
 

@@ -11,6 +11,10 @@ import torch
 from calibrate.kernels.check import DTYPES, TAIL
 
 
+#: Scores the reference holds at a time (1 GiB in fp32).
+_SCORES = 1 << 28
+
+
 @dataclass(slots=True)
 class Paged:
     """One attention problem over blocks.
@@ -95,11 +99,16 @@ def reference(problem: Paged) -> torch.Tensor:
         blocks = problem.table[index].long()
         keys, values = (cache[blocks].flatten(0, 1)[:length].float().repeat_interleave(problem.group, dim=1)
                         for cache in (problem.keys, problem.values))
-        scores = torch.einsum("qhd,khd->hqk", problem.query[index].float(), keys) * problem.scale
-        seen = torch.arange(length, device=scores.device)
-        limit = torch.arange(problem.new, device=scores.device) + length - problem.new
-        scores = scores.masked_fill(seen[None, None, :] > limit[None, :, None], -math.inf)
-        rows.append(torch.einsum("hqk,khd->qhd", scores.softmax(-1), values))
+        limit = torch.arange(problem.new, device=keys.device) + length - problem.new
+        seen = torch.arange(length, device=keys.device)
+        tile = max(1, _SCORES // (keys.shape[1] * length))
+        parts = []
+        for start in range(0, problem.new, tile):
+            scores = torch.einsum("qhd,khd->hqk", problem.query[index, start:start + tile].float(), keys)
+            hidden = seen[None, None, :] > limit[None, start:start + tile, None]
+            scores = (scores * problem.scale).masked_fill_(hidden, -math.inf)
+            parts.append(torch.einsum("hqk,khd->qhd", scores.softmax(-1), values))
+        rows.append(torch.cat(parts))
     return torch.stack(rows)
 
 

@@ -183,6 +183,8 @@ class Admission:
 
     def cancel(self, job: Job) -> None:
         """Give up a turn at the next step boundary."""
+        if job.cancelled:
+            return
         job.cancelled = True
         if job.state == Job.WAITING:
             self.queue.forget(job)

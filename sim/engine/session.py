@@ -22,7 +22,7 @@ class Session:
     It holds a timer or a job for every turn that is out; when none is left it has ended.
     """
 
-    __slots__ = ("_idle_since_s", "_in_system", "_roots", "cluster", "hit_tokens", "jobs", "output_tokens", "pauses",
+    __slots__ = ("_idle_since_s", "_in_system", "_rejected", "_roots", "cluster", "hit_tokens", "jobs", "output_tokens", "pauses",
                  "prompt_tokens", "replica", "start_s", "status", "timers", "trajectory", "turns", "wait_s")
 
     def __init__(self, cluster: Cluster, trajectory: Trajectory) -> None:
@@ -31,6 +31,7 @@ class Session:
         self.start_s = cluster.env.now
         self._roots = set(trajectory.roots)
         self.status = "unfinished"
+        self._rejected = False
         #: Replica that served the last turn.
         self.replica: int | None = None
         self.jobs: dict[Turn, Job] = {}
@@ -49,6 +50,9 @@ class Session:
 
     def turn_ended(self, job: Job, node: Node | None, now_s: float) -> None:
         """A turn has given its last token: record it, begin its pause, and start the waits of what follows."""
+        if job.cancelled:
+            self.turn_dropped(job, now_s, "pruned")
+            return
         turn = job.turn
         self._leave_system(job, now_s)
         self._record(job, "finished", now_s)
@@ -64,19 +68,19 @@ class Session:
                 self.pauses[heir] = (pause, job.replica)
             for follower in turn.next:
                 follower.pending -= 1
-                if follower.pending == 0 and self.status == "unfinished":
+                if follower.pending == 0:
                     self._wait_for(follower)
         if not self.jobs and not self.timers:
-            self._end(now_s, "finished")
+            self._end("rejected" if self._rejected else "finished")
 
     def turn_dropped(self, job: Job, now_s: float, status: str) -> None:
         """A turn was rejected (its trajectory ends with it) or pruned (its branch does)."""
         self._leave_system(job, now_s)
         self._record(job, status, now_s)
-        if status == "rejected":
+        if status == "rejected" and not self._rejected:
             self._give_up()
         if not self.jobs and not self.timers and self.status == "unfinished":
-            self._end(now_s, status if status == "rejected" else "finished")
+            self._end("rejected" if self._rejected else "finished")
 
     def abandon(self) -> None:
         """The run ends before the trajectory does: record what is out as unfinished."""
@@ -134,13 +138,12 @@ class Session:
 
     def _give_up(self) -> None:
         """Cancel everything that is out."""
-        self.status = "rejected"
+        self._rejected = True
         self.timers.clear()
         for turn in list(self.pauses):
             self._let_go(turn)
         for job in list(self.jobs.values()):
             self.cluster.replicas[job.replica].cancel(job)
-        self.status = "unfinished"
 
     def _let_go(self, turn: Turn) -> None:
         held = self.pauses.pop(turn, None)
@@ -157,7 +160,7 @@ class Session:
         self._in_system -= 1
         self._idle_since_s = now_s
 
-    def _end(self, now_s: float, status: str) -> None:
+    def _end(self, status: str) -> None:
         self.status = status
         now = self.cluster.env.now
         for turn in list(self.pauses):

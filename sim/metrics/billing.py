@@ -153,7 +153,8 @@ def bill(turns: pd.DataFrame, at: Price, *, ttl_s: float | None = None, since_s:
     write = at.kept(ttl)
     tokens = dict.fromkeys(("read", "write", "input", "output"), 0)
     usd = dict.fromkeys(("read", "write", "input", "output"), 0.0)
-    storage = expired = charged = 0
+    expired = charged = 0
+    storage = 0.0
     rows = turns.loc[turns["status"] == "finished", COLUMNS].sort_values("ready_s", kind="stable")
     cache = _Cache(ttl, refresh=at.refresh)
     for replication, number, _, ready_s, token_s, prompt, output, ceiling in rows.itertuples(index=False, name=None):
@@ -173,8 +174,8 @@ def bill(turns: pd.DataFrame, at: Price, *, ttl_s: float | None = None, since_s:
         for name, amount in amounts.items():
             tokens[name] += int(amount)
             usd[name] += amount * each[name]
-    return Bill(at.name, at.date, ttl, charged, expired, *(tokens[name] for name in ("read", "write", "input", "output")),
-                *(usd[name] for name in ("read", "write", "input", "output")),
+    return Bill(at.name, at.date, ttl, charged, expired, tokens["read"], tokens["write"], tokens["input"],
+                tokens["output"], usd["read"], usd["write"], usd["input"], usd["output"],
                 storage / 3600e6 * at.storage_usd_per_Mtok_hour)
 
 

@@ -41,6 +41,8 @@ def objectives(slo: Slo, summary: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return each objective with its limit, the value reached and whether it is met (None without a value)."""
     rows = []
     for name, limits in slo.items():
+        if name == "goodput":  # shares: see `shares`
+            continue
         stats: Any = summary
         for key in PLACES[name]:
             stats = stats[key]
@@ -48,4 +50,14 @@ def objectives(slo: Slo, summary: Mapping[str, Any]) -> list[dict[str, Any]]:
             value = stats[stat]
             met = None if value is None else value <= most
             rows.append({"objective": f"{name}.{stat}", "limit_s": most, "value_s": value, "met": met})
+    return rows
+
+
+def shares(slo: Slo, reached: Mapping[str, float | None]) -> list[dict[str, Any]]:
+    """Return the objectives on goodput: the share asked for (`limit`), the one reached (`value`), whether it is met."""
+    rows = []
+    for name, least in slo.get("goodput", {}).items():
+        value = reached[name]
+        rows.append({"objective": f"goodput.{name}", "limit_s": None, "value_s": None, "limit": least, "value": value,
+                     "met": None if value is None else value >= least})
     return rows

@@ -113,10 +113,11 @@ def _hit_rate(parts: Sequence[Part], facts: Facts) -> dict[str, float | None]:
 
 def _goodput(parts: Sequence[Part], facts: Facts, summary: dict[str, Any], span: float) -> dict[str, Any]:
     total = ledgers.add(part.goodput for part in parts)
-    rows = slo.objectives(facts.slo, summary)
+    reached = {"turns": _over(total["turns"], total["of_turns"]),
+               "trajectories": _over(total["trajectories"], total["of_trajectories"])}
+    rows = slo.objectives(facts.slo, summary) + slo.shares(facts.slo, reached)
     verdicts = [row["met"] for row in rows if row["met"] is not None]
-    return {"turns": _over(total["turns"], total["of_turns"]),
-            "trajectories": _over(total["trajectories"], total["of_trajectories"]),
+    return {**reached,
             "turns_per_s": _over(total["turns"], span), "trajectories_per_s": _over(total["trajectories"], span),
             "met": all(verdicts) if verdicts else None, "objectives": rows}
 

@@ -125,7 +125,9 @@ def _hourly(rate: float | None) -> float | None:
 
 def _goodput(goodput: Mapping[str, Any]) -> str:
     words = {True: "met", False: "MISSED", None: "no data"}
-    rows = [f"{row['objective']} {seconds(row['value_s'])} of {seconds(row['limit_s'])} {words[row['met']]}"
+    rows = [f"{row['objective']} {percent(row['value'])} of {percent(row['limit'])} {words[row['met']]}"
+            if row.get("limit") is not None else
+            f"{row['objective']} {seconds(row['value_s'])} of {seconds(row['limit_s'])} {words[row['met']]}"
             for row in goodput["objectives"]]
     return (f"{'; '.join(rows)}; {percent(goodput['turns'])} of turns and {percent(goodput['trajectories'])} "
             "of trajectories within limits")

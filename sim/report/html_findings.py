@@ -22,7 +22,7 @@ _HELD = {
     "decoding": "decoding turns", "prefilling": "turns in prefill", "kept": "paused trajectories that were kept",
     "dormant_reused": "cache entries that were found again", "dormant_wasted":
     "cache entries that nobody came back for", "tail_waste": "the empty ends of last blocks", "reserved":
-    "reservations", "in_flight": "copies on their way", "free": "nothing",
+    "reservations", "in_flight": "copies on their way", "free": "free room",
 }
 _DONE = {"prefill": "new prompt tokens", "recompute": "tokens computed before", "decode": "decoding",
          "copy_stall": "stalls for copies", "idle": "idling"}
@@ -118,7 +118,8 @@ def _pauses(summary: Summary) -> Iterator[Said]:
     if held["total"] <= 0:
         return
     tools = sorted(held["by_tool"].items(), key=lambda item: -item[1])
-    tiers = parts(held["by_tier"], {"hbm": "in HBM", "dram": "in host DRAM"})
+    tiers = parts(held["by_tier"], {"hbm": "in HBM", "dram": "in host DRAM", "nvme": "on NVMe",
+                                    "remote": "in the remote tier"})
     yield Said("Pauses", f"Paused contexts held {number(held['total'])} GB·s, {tiers}; waits for "
                          f"'{tools[0][0]}' account for {percent(tools[0][1] / held['total'])} of it.")
 

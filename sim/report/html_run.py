@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 #: Slow turns listed.
 SLOWEST = 15
+_TIERS = {"hbm": "HBM", "dram": "DRAM", "nvme": "NVMe", "remote": "the remote tier"}
 _STATISTICS = ("mean", "p50", "p90", "p95", "p99", "p999")
 
 
@@ -145,10 +146,12 @@ def _ledgers(summary: Mapping[str, Any]) -> Iterable[Block]:
 
 def _tools(result: Result) -> Block:
     pauses = result.pauses
+    tiers = [tier for tier in _TIERS if f"hold_{tier}_byte_s" in pauses
+             and (tier == "hbm" or pauses[f"hold_{tier}_byte_s"].any())]
     rows: list[list[Cell | str]] = []
     for tool, chosen in pauses.groupby("tool"):
         wait = chosen["end_s"] - chosen["start_s"]
-        held = [float(chosen[f"hold_{tier}_byte_s"].sum()) / 1e9 for tier in ("hbm", "dram")]
+        held = [float(chosen[f"hold_{tier}_byte_s"].sum()) / 1e9 for tier in tiers]
         actions = ", ".join(f"{percent(count / len(chosen))} {action}"
                             for action, count in chosen["action"].value_counts().items())
         quantiles = [float(wait.quantile(q)) for q in (0.5, 0.95)]
@@ -156,8 +159,9 @@ def _tools(result: Result) -> Block:
         rows.append([str(tool) or "(none)", Cell(number(len(chosen)), len(chosen)),
                      *(Cell(seconds(value), value) for value in quantiles),
                      *(Cell(number(value), value) for value in held), Cell(number(forced), forced), actions])
-    return table(["waits for", "pauses", "wait p50", "wait p95", "GB·s held in HBM", "GB·s held in DRAM", "forced out",
-                  "what was done"], rows, words=(0, 7))
+    heads = ["waits for", "pauses", "wait p50", "wait p95", *(f"GB·s held in {_TIERS[tier]}" for tier in tiers),
+             "forced out", "what was done"]
+    return table(heads, rows, words=(0, len(heads) - 1))
 
 
 def _slowest(result: Result) -> Block:
@@ -168,7 +172,7 @@ def _slowest(result: Result) -> Block:
     made: list[list[Cell | str]] = []
     for row in rows.to_dict("records"):
         cause = max(TURN_CAUSES, key=lambda name: 0.0 if name == "decode" else row[f"{name}_s"])
-        found = row["hit_hbm_tokens"] + row["hit_dram_tokens"]
+        found = sum(row[name] for name in row if str(name).startswith("hit_"))
         made.append([Cell(f"{row['trajectory']}, turn {row['turn']}", row["trajectory"]),
                      Cell(seconds(row["ready_s"]), row["ready_s"]), Cell(seconds(row["ttft"]), row["ttft"]),
                      Cell(number(row["prompt_tokens"]), row["prompt_tokens"]),

@@ -49,10 +49,17 @@ def show(result: SizeResult, to: Console | None = None) -> None:
                       for row in result.candidates], headers=(result.unit, "verdict", "replications", "why"), to=out)
     if result.reliefs:
         out.print()
-        tables.show_rows([(row["what"], f"{row['answer']:,.6g}", f"{row['change']:+.0%}" if row["clear"] else "none" if not row["gain"] else "unclear",
-                           f"{row['low']:,.6g} to {'?' if row['high'] is None else format(row['high'], ',.6g')}")
+        tables.show_rows([(row["what"], f"{row['answer']:,.6g}", _change(row), _span(row))
                           for row in sorted(result.reliefs, key=lambda row: -row["gain"])],
                          headers=("25 % more of", result.unit, "change", "interval"), to=out)
+
+
+def _change(row: dict[str, Any]) -> str:
+    return "none" if not row["gain"] else f"{row['change']:+.0%}" if row["clear"] else "unclear"
+
+
+def _span(row: dict[str, Any]) -> str:
+    return f"{row['low']:,.6g} to {'?' if row['high'] is None else format(row['high'], ',.6g')}"
 
 
 def _headline(result: SizeResult) -> str:

@@ -17,7 +17,11 @@ from sim.records import GPU_USES, TURN_CAUSES
 BATCH = 8_192
 _CLUSTER = 1
 _REPLICA = 2
-#: Lanes of links come before those of trajectories.
+#: What tiers below HBM are called; their columns are `<tier>_bytes`.
+_TIERS = {"dram": "DRAM", "nvme": "NVMe", "remote": "remote tier"}
+_SHOWN = ("status", "prompt_tokens", "output_tokens", "recomputed_tokens", "preemptions")
+#: Order of the lanes of links, which come before those of trajectories.
+_WAYS = {"link out": 1, "link in": 2}
 _FIRST_LANE = 100
 
 Row = dict[str, Any]
@@ -140,7 +144,9 @@ class Events:
                 "kept for pauses": row["kept_blocks"], "dormant": row["dormant_blocks"]})
             for name in ("decoding", "prefilling", "waiting"):
                 self._counter(process, ts, f"turns {name}", {"turns": row[name]})
-            self._counter(process, ts, "DRAM of the node", {"bytes": row["dram_bytes"]})
+            for tier, name in _TIERS.items():
+                if f"{tier}_bytes" in row:
+                    self._counter(process, ts, f"{name} of the node", {"bytes": row[f"{tier}_bytes"]})
             self._shares(process, last, row)
             if ts > alive_ns:
                 alive_ns = ts
@@ -194,8 +200,7 @@ class Events:
         lane = self._trajectory(process, trajectory, branch, begin, end)
         seconds = {f"{cause}_s": round(row[f"{cause}_s"], 6) for cause in TURN_CAUSES
                    if _known(row[f"{cause}_s"]) and row[f"{cause}_s"]}
-        args = {key: row[key] for key in ("status", "prompt_tokens", "output_tokens", "hit_hbm_tokens",
-                                          "hit_dram_tokens", "recomputed_tokens", "preemptions")}
+        args = {key: row[key] for key in row if key in _SHOWN or key.startswith("hit_")}
         self._slice(process, lane, f"turn {row['turn']}", begin, end, args | seconds)
         start, token = (min(max(_ns(row[name]), begin), end) if _known(row[name]) else end
                         for name in ("start_s", "first_token_s"))
@@ -225,12 +230,14 @@ class Events:
     def _links(self) -> None:
         """Write copies between tiers, each way on lanes of its own; a lane more where copies overlap."""
         for row in rows(self.folder, "moves", self.replication):
-            process, way = _REPLICA + row["replica"], "in" if row["target"] == "hbm" else "out"
             if not _known(row["start_s"]):
                 continue
+            process, ends = _REPLICA + max(row["replica"], 0), (row["source"], row["target"])
+            way = ("link in" if ends[1] == "hbm" else "link out" if ends[0] == "hbm" else
+                   " to ".join(_TIERS.get(tier, tier) for tier in ends))
             begin = _ns(row["start_s"])
             end = max(begin, self._end(row))
-            lane = self.lanes.place(process, ("link", way), f"link {way}", begin, end, 1 if way == "out" else 2)
+            lane = self.lanes.place(process, ("link", way), way, begin, end, _WAYS.get(way, 3))
             self._slice(process, lane, row["kind"] + (", cancelled" if row["cancelled"] else ""), begin, end, {
                 "trajectory": row["trajectory"], "bytes": row["bytes"], "from": row["source"], "to": row["target"],
                 "queued_s": round(row["start_s"] - row["queued_s"], 6)})

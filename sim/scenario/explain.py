@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sim.analytic import break_even, roofline, sizing
 from sim.scenario.deployment import Deployment, deploy
-from sim.timing import StepCost, build
+from sim.timing import MeasuredCost, StepCost, build
 
 if TYPE_CHECKING:
     from sim.scenario.model import Scenario
@@ -61,7 +61,7 @@ def explain(scenario: Scenario) -> dict[str, Any]:
             *_ceilings(scenario, place, contexts), *_times(scenario, place, cost, contexts),
             *_pauses(scenario, place, cost, contexts), *_binding(limits, binds)]
     return {"scenario": scenario.name, "rows": rows, "binds": binds[_middle(contexts)],
-            "assumptions": _assumptions(scenario, place)}
+            "assumptions": _assumptions(scenario, place, cost)}
 
 
 def _middle(contexts: list[int]) -> int:
@@ -151,19 +151,26 @@ def _prefill_s(cost: StepCost, tokens: int, budget: int) -> float:
 def _times(scenario: Scenario, place: Deployment, cost: StepCost, contexts: list[int]) -> Iterator[Row]:
     section, budget, timing = "step times", _budget(scenario), scenario.timing.roofline
     each = f"roofline: FLOP / (peak x {timing.mfu:g}) against bytes / (bandwidth x {timing.mbu:g})"
-    yield Row(section, "decode step, 1 turn at an empty context", cost.step(1, 0), "s", each)
+    measured = scenario.timing.measured
+    models = [("", cost, "as many as fit a replica; ", f"measured: {measured}" if measured else each)]
+    if measured:
+        plain = build(scenario.timing.model_copy(update={"measured": None}), place)
+        models.append((", by the roofline", plain, "", each))
+    for suffix, model, _, how in models:
+        yield Row(section, f"decode step, 1 turn at an empty context{suffix}", model.step(1, 0), "s", how)
     balance = roofline.compute_bound_tokens(place.n_active_params, place.step_weight_bytes(1e9) * place.pp,
                                             place.peak_flops, place.hbm_Bps, timing.mfu, timing.mbu)
     yield Row(section, "tokens a step from which linear layers are compute-bound", balance, "tokens",
               "weights / bandwidth = 2 N_active T / peak, solved for T")
     for tokens in contexts:
         count = min(_fit(scenario, place, tokens), scenario.engine.schedule.max_seqs)
-        if count:
-            yield Row(section, f"decode step, {count} turns at {_k(tokens)}", cost.step(count, count * tokens), "s",
-                      f"as many as fit a replica; bound by {cost.bound(count, count * tokens)}")
+        for suffix, model, why, _ in models if count else []:
+            yield Row(section, f"decode step, {count} turns at {_k(tokens)}{suffix}", model.step(count, count * tokens),
+                      "s", f"{why}bound by {model.bound(count, count * tokens)}")
     for tokens in contexts:
-        yield Row(section, f"prefill of {_k(tokens)}, nothing cached", _prefill_s(cost, tokens, budget), "s",
-                  f"in chunks of {budget}" if budget < tokens else "in one step")
+        for suffix, model, _, _ in models:
+            yield Row(section, f"prefill of {_k(tokens)}, nothing cached{suffix}", _prefill_s(model, tokens, budget),
+                      "s", f"in chunks of {budget}" if budget < tokens else "in one step")
 
 
 def _budget(scenario: Scenario) -> int:
@@ -243,11 +250,21 @@ def _binding(limits: dict[int, dict[str, int]], binds: dict[int, str]) -> Iterat
         yield Row("binds first", f"decoding at {_k(tokens)}", binds[tokens], "", f"turns a replica: {every}")
 
 
-def _assumptions(scenario: Scenario, place: Deployment) -> list[str]:
+def _measured(cost: MeasuredCost) -> list[str]:
+    """Return where measured step times come from, how far they are off, and what stands in for what."""
+    errors = ", ".join(f"{name.replace('_', ' ')} {error['median']:.1%}" for name, error in cost.error.items()
+                       if "/" not in name and "," not in name)
+    source = cost.profile.provenance.get("source", "unknown")
+    return [f"Step times are those of {cost.profile.name} ({source}); median error on points not fitted: {errors}.",
+            *(f"Not measured: {text}." for text in cost.substitutions)]
+
+
+def _assumptions(scenario: Scenario, place: Deployment, cost: StepCost) -> list[str]:
     timing = scenario.timing.roofline
     how = ("the larger of all compute and all memory traffic" if timing.mode == "max" else
            "summed over kernel classes, with collectives and overhead")
-    said = [f"Step times are a roofline at MFU {timing.mfu:g} and MBU {timing.mbu:g}, {how}.",
+    times = [f"Step times are a roofline at MFU {timing.mfu:g} and MBU {timing.mbu:g}, {how}."]
+    said = [*(_measured(cost) if isinstance(cost, MeasuredCost) else times),
             f"Where sharing is looked at, {SHARED:.0%} of each context is common to all trajectories.",
             "Link and storage rates are of one replica moving alone."]
     if place.model.mla and place.tp > 1:

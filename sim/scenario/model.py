@@ -20,12 +20,41 @@ from sim.scenario import shorthand
 from sim.scenario.catalogue import Hardware, Model, known_agents
 from sim.scenario.sweep_axes import check_sweep
 from sim.timing.measured_profile import measured_name
-from sim.units import SECONDS, Bytes, Fraction, GiB, Seconds, parse
+from sim.units import FRACTION, SECONDS, Bytes, Fraction, GiB, Seconds, parse
 from workloads.config import WorkloadConfig
 
-SloMetric = Literal["ttft_first", "ttft_resumed", "ttft", "itl", "tpot", "turn", "trajectory"]
-SloStatistic = Literal["mean", "p50", "p90", "p95", "p99"]
-Slo = dict[SloMetric, dict[SloStatistic, Annotated[Seconds, Field(gt=0)]]]
+SloMetric = Literal["ttft_first", "ttft_resumed", "ttft", "itl", "tpot", "turn", "trajectory", "goodput"]
+SloStatistic = Literal["mean", "p50", "p90", "p95", "p99", "turns", "trajectories"]
+
+
+def _shares(slo: Any) -> Any:
+    """Read the shares under `goodput`, which are fractions and not times."""
+    given = slo.get("goodput") if isinstance(slo, dict) else None
+    if not isinstance(given, dict):
+        return slo
+    shares = {}
+    for name, share in given.items():
+        try:
+            shares[name] = parse(share, FRACTION)
+        except InputError as error:
+            raise InputError(error.reason, field=f"goodput.{name}", got=share) from None
+        if not 0 < shares[name] <= 1:
+            raise InputError("must be above 0 and at most 1", field=f"goodput.{name}", got=share)
+    return {**slo, "goodput": shares}
+
+
+def _statistics(slo: dict[str, dict[str, float]]) -> dict[str, dict[str, float]]:
+    """Make sure that shares stand under `goodput`, and statistics of a time under the others."""
+    for metric, limits in slo.items():
+        for name in limits:
+            if (name in ("turns", "trajectories")) != (metric == "goodput"):
+                known = "turns, trajectories" if metric == "goodput" else "mean, p50, p90, p95, p99"
+                raise InputError(f"unknown name; choose from {known}", field=f"{metric}.{name}", got=name)
+    return slo
+
+
+Slo = Annotated[dict[SloMetric, dict[SloStatistic, Annotated[Seconds, Field(gt=0)]]], BeforeValidator(_shares),
+                AfterValidator(_statistics)]
 
 
 class _Config(BaseModel):
@@ -219,7 +248,8 @@ class Scenario(_Config):
     workload: Annotated[WorkloadConfig, AfterValidator(known_agents)]
     """The agents and how they arrive."""
     slo: Slo = Field(default_factory=dict)
-    """Latencies that must be met: metric, then statistic, then time."""
+    """Latencies that must be met: metric, then statistic, then time. `goodput: {turns: 95 %}` (or `trajectories`) asks
+    for a share that meets all the others."""
     sweep: Annotated[dict[str, Any], AfterValidator(check_sweep)] | None = None
     """Points of `kvplan sweep`: dotted paths of this file and the values they take."""
 

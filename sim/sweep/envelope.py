@@ -32,8 +32,9 @@ class Cell:
     error: str = ""
 
 
-def envelope(scenario: Any, *, contexts: Sequence[int] = (8_192, 32_768, 131_072), sharing: Sequence[float] = (0.0, 0.75),
-             waits: Sequence[float | str] = (5.0, 60.0), hardware: Sequence[str] = NODES, turns: int = 8,
+def envelope(scenario: Any, *, contexts: Sequence[int] = (8_192, 32_768, 131_072),
+             sharing: Sequence[float] = (0.0, 0.75), waits: Sequence[float | str] = (5.0, 60.0),
+             hardware: Sequence[str] = NODES, turns: int = 8,
              simulate: bool = True, settings: Mapping[str, Sequence[Any]] | None = None, overrides: Sequence[str] = (),
              jobs: int | None = None, most_replications: int = 4) -> pd.DataFrame:
     """Return the concurrency that nodes hold over context length, sharing and tool wait.
@@ -114,13 +115,13 @@ def pareto(frame: pd.DataFrame, better: str = "trajectories_per_h", cheaper: str
     DataFrame
         The front, cheapest first within each group, with `cheapest` True in its first row.
     """
-    import pandas as pd
 
     kept: list[Any] = []
     good = frame.dropna(subset=[better, cheaper])
     for _, group in good.groupby(list(by), sort=True, dropna=False):
         best = float("-inf")
-        for position, (index, row) in enumerate(group.sort_values([cheaper, better], ascending=[True, False]).iterrows()):
+        ranked = group.sort_values([cheaper, better], ascending=[True, False])
+        for position, (index, row) in enumerate(ranked.iterrows()):
             if row[better] > best:
                 best = float(row[better])
                 kept.append((index, position == 0))
@@ -145,7 +146,8 @@ def _cell(base: Scenario, name: str, context: int, share: float, wait_s: float, 
     tp = base.parallelism.tp
     while tp * base.parallelism.pp > gpus and tp > 1:
         tp //= 2
-    tree |= {"name": f"{name}, {context} tokens", "hardware": name, "parallelism": {"tp": tp, "pp": base.parallelism.pp},
+    tree |= {"name": f"{name}, {context} tokens", "hardware": name,
+             "parallelism": {"tp": tp, "pp": base.parallelism.pp},
              "workload": {"agents": _agent(context, share, wait_s, turns), "arrivals": {"closed": {"concurrency": 1}}}}
     try:
         scenario = load(tree, list(texts(dict(extra))))
@@ -196,8 +198,8 @@ def _simulated(cell: Cell, most_replications: int) -> dict[str, Any]:
                      most_replications=most_replications)
     except InputError as error:
         return {"error": str(error).splitlines()[0]}
-    row = {"concurrency": found.answer or 0.0, "low": found.low, "high": found.high, "loads_tried": len(found.candidates),
-           "binds": found.binds, "missed_beyond": found.missed_beyond}
+    row = {"concurrency": found.answer or 0.0, "low": found.low, "high": found.high,
+           "loads_tried": len(found.candidates), "binds": found.binds, "missed_beyond": found.missed_beyond}
     if found.summary is None:
         return row | {"error": "no load meets the objectives"}
     rate = found.summary["throughput"]["trajectories_per_s"]

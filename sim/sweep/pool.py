@@ -93,11 +93,12 @@ def _started(backend: Backend, jobs: int | None) -> Iterator[tuple[str, int]]:
 def _dask(jobs: int | None) -> Iterator[int]:
     try:
         import dask
-        from distributed import Client, LocalCluster, get_client
+        import distributed
     except ImportError:
         raise InputError("dask is not installed: pip install 'kvplan[dask]'", field="--backend", got="dask") from None
+    clients: Any = distributed
     try:
-        current: Any = get_client()
+        current: Any = clients.get_client()
     except ValueError:
         current = None
     if current is not None:
@@ -106,11 +107,11 @@ def _dask(jobs: int | None) -> Iterator[int]:
     address = dask.config.get("scheduler-address", None)
     try:
         if address is not None:
-            with Client(address, timeout="10s") as client:
+            with clients.Client(address, timeout="10s") as client:
                 yield _workers(client, jobs)
         else:
-            with LocalCluster(n_workers=_count(jobs), threads_per_worker=1, dashboard_address=None,
-                              processes=True) as cluster, Client(cluster) as client:
+            with clients.LocalCluster(n_workers=_count(jobs), threads_per_worker=1, dashboard_address=None,
+                                      processes=True) as cluster, clients.Client(cluster) as client:
                 yield _workers(client, jobs)
     except TimeoutError:
         raise OutputError(f"no dask scheduler answers at {address}") from None
@@ -130,21 +131,23 @@ def _count(jobs: int | None) -> int:
 def _ray(jobs: int | None) -> Iterator[int]:
     try:
         import ray
-        from ray.util.joblib import register_ray
+        from ray.util import joblib as bridge
     except ImportError:
         raise InputError("ray is not installed: pip install 'kvplan[ray]'", field="--backend", got="ray") from None
     import logging
     import os
 
-    ours = not ray.is_initialized()
+    cluster: Any = ray
+    register: Any = bridge
+    ours = not cluster.is_initialized()
     if ours:
         address = os.environ.get("RAY_ADDRESS")
         options: dict[str, Any] = {"address": address} if address else {
             "num_cpus": _count(jobs), "include_dashboard": False}
-        ray.init(log_to_driver=False, logging_level=logging.ERROR, configure_logging=True, **options)
+        cluster.init(log_to_driver=False, logging_level=logging.ERROR, configure_logging=True, **options)
     try:
-        register_ray()
-        yield jobs or max(int(ray.cluster_resources().get("CPU", 1)), 1)
+        register.register_ray()
+        yield jobs or max(int(cluster.cluster_resources().get("CPU", 1)), 1)
     finally:
         if ours:
-            ray.shutdown()
+            cluster.shutdown()

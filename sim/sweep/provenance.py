@@ -28,6 +28,11 @@ def provenance(scenario: Any, deployment: Any, base_dir: Path) -> dict[str, Any]
                                 ("gpus", deployment.gpu.name))}
     if isinstance(agents, str):
         files[f"workloads/library/{agents}.yaml"] = resources.files("workloads") / "library" / f"{agents}.yaml"
+    measured = getattr(scenario.timing, "measured", None) if hasattr(scenario, "timing") else None
+    if measured is not None:
+        from sim.timing.measured_profile import find
+
+        files[f"hardware_profiles/measured/{measured}"] = find(measured)
     hashes = {name: _digest(Path(str(path))) for name, path in files.items() if path.is_file()}
     trace = getattr(agents, "trace", None)
     if trace is not None:

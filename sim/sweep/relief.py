@@ -19,10 +19,17 @@ WORDS = {
 
 
 def resources(scenario: Scenario) -> list[str]:
-    """Return the resources a scenario uses at all."""
-    names = ["memory", "compute", "hbm_bandwidth"]
-    if scenario.tiers.dram is not None and scenario.retention.policy in ("offload", "break_even"):
+    """Return the resources a scenario uses, and that can be relieved.
+
+    Measured step times hold for the hardware they were measured on: there compute, HBM bandwidth and the links between
+    GPUs are left out.
+    """
+    timed = getattr(scenario.timing, "measured", None) is None
+    names = ["memory", *(["compute", "hbm_bandwidth"] if timed else [])]
+    if scenario.tiers.dram is not None and scenario.retention.policy not in ("keep", "release", "drop"):
         names += ["host_link", "dram"]
+    if not timed:
+        return [*names, "batch_slots"]
     if scenario.parallelism.tp * scenario.parallelism.pp > 1:
         names.append("interconnect")
     if getattr(getattr(scenario.timing, "roofline", None), "step_overhead_s", 0.0) > 0:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import zip_longest
 
-#: How far each step of the bracket goes from the guess: a good guess costs two trials, a bad one a few more.
-REACH = (1.05, 1.3, 2.0, 4.0, 16.0, 256.0, 65536.0)
+#: How far each step of the bracket goes from the guess: a good guess costs two trials, a bad one a few more. Up, a load
+#: many times what closed forms allow ends the search: such runs are long, and the objectives hardly depend on the load.
+UP = (1.05, 1.3, 2.0, 4.0, 8.0, 16.0)
+DOWN = (1.05, 1.3, 2.0, 4.0, 16.0, 256.0, 65536.0, 1e9)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,18 +87,18 @@ def _bracket(try_: Callable[[float], None], tidy: Callable[[float], float],
              budget: int, trials: list[float]) -> None:
     """Step away from what is known, further each time, until both a fine and a bad load are."""
     base = known()
-    for reach in REACH:
+    for up, down in zip_longest(UP, DOWN):
         fine, bad = known()
         if len(trials) >= budget or (fine is not None and bad is not None):
             return
         if bad is None:
             assert fine is not None
-            if fine >= most:
+            if fine >= most or up is None:
                 return
-            step = (base[0] or fine) * reach
+            step = (base[0] or fine) * up
             try_(tidy(max(step, fine + 1) if whole else step))
         else:
             if bad <= least:
                 return
-            step = (base[1] or bad) / reach
+            step = (base[1] or bad) / down
             try_(tidy(min(step, bad - 1) if whole else step))

@@ -195,7 +195,7 @@ def _result(trials: Trials, found: search.Found, begin: float, tolerance: float,
     rows = [_relieved(trials, resource, answer, found, tolerance) for resource in relief.resources(trials.scenario)
             ] if reliefs and answer is not None and beyond is not None else []
     summary = (beyond or there).summaries[0] if beyond or there else None  # type: ignore[union-attr]
-    ledger = {"resource": None, "why": ""} if summary is None else summary["binds"]
+    ledger: dict[str, Any] = {"resource": None, "why": ""} if summary is None else summary["binds"]
     best = max(rows, key=lambda row: (row["clear"], row["gain"]), default=None)
     measured = best["resource"] if best is not None and best["clear"] else None
     return SizeResult(

@@ -63,7 +63,8 @@ def _row(summary: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 def _refused(summaries: Sequence[Mapping[str, Any]]) -> float:
     refused = sum(summary["counts"].get("rejections", 0) for summary in summaries)
-    return refused / max(refused + sum(summary["turns"] for summary in summaries), 1)
+    served = sum(summary["turns"] for summary in summaries)
+    return float(refused / max(refused + served, 1))
 
 
 def _objective(name: str, rows: Sequence[Mapping[str, Any]], refused: float) -> dict[str, Any]:
@@ -98,4 +99,4 @@ def _interval(values: Sequence[float]) -> tuple[float, float]:
     found = student(list(values))
     if found is None:
         return values[0], math.inf
-    return found["value"], found["high"] - found["value"]
+    return float(found["value"]), float(found["high"] - found["value"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from sim.errors import InputError
 from sim.timing.base import Bound, Chunks, Line, StepCost
 from sim.timing.measured import MeasuredCost
 from sim.timing.roofline import Replica, RooflineCost
@@ -26,7 +27,10 @@ def build(timing: Any, deployment: Any) -> StepCost:
     if getattr(timing, "measured", None) is not None:
         from sim.timing.measured_profile import read as read_profile
 
-        return MeasuredCost(read_profile(timing.measured), replica, deployment.model, deployment.weights_dtype,
-                            deployment.kv_dtype)
+        profile = read_profile(timing.measured)
+        if not profile.planning:
+            raise InputError(f"was measured on {profile.device}, which is not for planning", field="timing.measured",
+                             got=timing.measured)
+        return MeasuredCost(profile, replica, deployment.model, deployment.weights_dtype, deployment.kv_dtype)
     roofline = timing.roofline
     return RooflineCost(replica, roofline.mode, roofline.mfu, roofline.mbu, roofline.step_overhead_s)

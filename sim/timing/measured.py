@@ -75,6 +75,20 @@ class MeasuredCost:
         self._fixed: dict[tuple[int, int, bool], float] = {}
 
     @property
+    def band(self) -> dict[str, float]:
+        """Median relative error of TTFT and TPOT on measured servers the profile's engine has not seen; may be empty.
+
+        Keys ``ttft`` and ``tpot``; what a summary's figures may be off by because of step times alone.
+        """
+        tested = self.profile.engine.get("tested", {})
+        return {name: float(tested[f"{name}_median"]) for name in ("ttft", "tpot") if f"{name}_median" in tested}
+
+    @property
+    def ttft_floor_s(self) -> float:
+        """Seconds the server in front of the engine adds to every first token (not part of any step)."""
+        return float(self.profile.engine.get("ttft_floor_s", 0.0))
+
+    @property
     def error(self) -> Mapping[str, Mapping[str, Any]]:
         """Error of the profile's tables on rows they have not seen, by kernel class."""
         return self.profile.error

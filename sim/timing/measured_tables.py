@@ -181,16 +181,19 @@ def two_lines(at: Callable[[float], float], xs: Sequence[float]) -> tuple[tuple[
     """Return at most two lines whose maximum follows a function, and their largest relative error on `xs`.
 
     Each line is a least-squares fit of relative errors to the points on its side of a split; the split is the one with
-    the smallest worst error. Slopes are never negative and the right line is never the flatter one.
+    the smallest worst error. Slopes are never negative, the right line is never the flatter one, and the left one is
+    never negative, so neither is their maximum.
     """
     ys = [at(x) for x in xs]
     best: tuple[float, tuple[Line, ...]] = (inf, ())
-    for split in range(2, len(xs) - 1):
-        left, right = _line(xs[:split], ys[:split]), _line(xs[split - 1:], ys[split - 1:])
-        lines = (left, right) if right.slope_s > left.slope_s else (_line(xs, ys),)
-        worst = _worst(lines, xs, ys)
-        if worst < best[0]:
-            best = (worst, lines)
+    for split in range(1, len(xs) - 1):
+        left = _line(xs[:split], ys[:split])
+        for begin in (split, split - 1):  # the sides share a point, or do not
+            right = _line(xs[begin:], ys[begin:], least=-inf)
+            lines = (left, right) if right.slope_s > left.slope_s else (_line(xs, ys),)
+            worst = _worst(lines, xs, ys)
+            if worst < best[0]:
+                best = (worst, lines)
     whole = (_line(xs, ys),)
     worst = _worst(whole, xs, ys)
     if worst <= best[0] + 1e-4:
@@ -198,8 +201,8 @@ def two_lines(at: Callable[[float], float], xs: Sequence[float]) -> tuple[tuple[
     return best[1], best[0]
 
 
-def _line(xs: Sequence[float], ys: Sequence[float]) -> Line:
-    """Return the line with the least squared relative errors, with slope and base not below zero."""
+def _line(xs: Sequence[float], ys: Sequence[float], least: float = 0.0) -> Line:
+    """Return the line with the least squared relative errors, its slope not below zero, its base not below `least`."""
     s = sx = sy = sxx = sxy = 0.0
     for x, y in zip(xs, ys, strict=True):
         weight = 1.0 / (y * y)
@@ -209,11 +212,11 @@ def _line(xs: Sequence[float], ys: Sequence[float]) -> Line:
         sxx += weight * x * x
         sxy += weight * x * y
     spread = s * sxx - sx * sx
-    slope = (s * sxy - sx * sy) / spread if spread > 0 else 0.0
+    slope = (s * sxy - sx * sy) / spread if len(xs) > 1 and spread > 0 else 0.0
     if slope < 0.0:
         return Line(sy / s, 0.0)
     base = (sy - slope * sx) / s
-    return Line(base, slope) if base >= 0.0 else Line(0.0, sxy / sxx)
+    return Line(base, slope) if base >= least else Line(0.0, sxy / sxx)
 
 
 def _worst(lines: Sequence[Line], xs: Sequence[float], ys: Sequence[float]) -> float:

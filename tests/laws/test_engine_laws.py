@@ -7,7 +7,6 @@ tiers below or none.
 
 from __future__ import annotations
 
-import math
 import random
 from collections import Counter
 from collections.abc import Callable
@@ -69,9 +68,9 @@ def some_agents(rng: random.Random) -> Agents:
         gap_s=rng.choice((0.001, 0.05, 1.0)), wait_s=rng.choice((0.02, 0.3)), tokens=rng.choice((15, 40)))
 
 
-def some_run(policy: Any, seed: int, **changes: Any) -> Run:
+def some_run(kind: Any, seed: int, **changes: Any) -> Run:
     rng = random.Random(seed)
-    return run(replace(some_setup(policy, rng), **changes), some_agents(rng))
+    return run(replace(some_setup(kind, rng), **changes), some_agents(rng))
 
 
 # ---------------------------------------------------------------------------------------------- the laws of one run
@@ -234,6 +233,14 @@ def test_law(law: Callable[[Run], None], policy: Any, seed: int) -> None:
 # -------------------------------------------------------------------------------------- the laws between two runs
 
 
+def without(result: Run, table: str, *columns: str) -> Run:
+    """Take columns out of a table."""
+    for record in getattr(result.recorder, table):
+        for column in columns:
+            del record[column]
+    return result
+
+
 def assert_same(left: Run, right: Run, tolerance: float, tables: tuple[str, ...] = (
         "turns", "trajectories", "pauses", "moves")) -> None:
     for table in tables:
@@ -244,7 +251,10 @@ def assert_same(left: Run, right: Run, tolerance: float, tables: tuple[str, ...]
 @settings(max_examples=40)
 @given(SEEDS)
 def test_stretches_equal_single_steps(policy: Any, seed: int) -> None:
+    """But for when, within a stretch, a paused context lost a block to eviction."""
     stretches, steps = some_run(policy, seed), some_run(policy, seed, stretches=False)
+    for result in (stretches, steps):
+        without(result, "pauses", "hold_hbm_byte_s")
     assert_same(stretches, steps, 1e-6, ("turns", "trajectories", "pauses"))
     assert stretches.counts() == steps.counts()
 
@@ -321,11 +331,11 @@ def test_offload_over_a_link_without_end_is_keep(seed: int) -> None:
 @settings(max_examples=60)
 @given(SEEDS)
 def test_offload_to_a_tier_of_size_zero_is_drop(seed: int) -> None:
-    moved, dropped = some_run(Offload, seed, policy=Offload(), dram_blocks=0), some_run(Drop, seed, policy=Drop(),
-                                                                                       dram_blocks=0)
+    none = {"dram_blocks": 0, "write_through": False}
+    moved, dropped = some_run(Drop, seed, policy=Offload(), **none), some_run(Drop, seed, policy=Drop(), **none)
     assert_same(moved, dropped, 0.0, ("turns", "trajectories", "moves"))
-    for record in moved.recorder.pauses + dropped.recorder.pauses:
-        record["predicted_s"] = math.nan
+    for result in (moved, dropped):
+        without(result, "pauses", "predicted_s")
     assert_same(moved, dropped, 0.0, ("pauses",))
     assert moved.counts() == dropped.counts()
 

@@ -12,7 +12,8 @@ from sim.errors import InputError
 from sim.metrics import billing
 from sim.metrics.billing import Price
 
-PLAIN = Price("p", "x", "2026-01-01", input=1.0, output=10.0, read=0.1, write={300: 1.25, 3600: 2.0}, minimum_tokens=100)
+PLAIN = Price("p", "x", "2026-01-01", input=1.0, output=10.0, read=0.1, write={300: 1.25, 3600: 2.0},
+              minimum_tokens=100)
 
 
 def turns(*rows):
@@ -47,7 +48,8 @@ def vars_of(price):
 
 
 def test_what_is_shared_is_read_while_anyone_uses_it():
-    rows = turns((0, 0, 0, 1000, 1, 0), (1, 200, 200, 1000, 1, 600), (1, 800, 800, 1200, 1, 1000), (2, 900, 900, 900, 1, 600))
+    rows = turns((0, 0, 0, 1000, 1, 0), (1, 200, 200, 1000, 1, 600), (1, 800, 800, 1200, 1, 1000),
+                 (2, 900, 900, 900, 1, 600))
     made = billing.bill(rows, PLAIN)
     assert made.read_tokens == 600 + 0 + 600
     assert made.expired == 1

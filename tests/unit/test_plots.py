@@ -71,7 +71,8 @@ def test_growth_over_the_whole_axis_is_the_last_sample(result):
 
 
 def test_ttft_curve_passes_through_the_percentiles_of_the_summary(ax):
-    turns = pd.DataFrame({"status": "finished", "ready_s": 0.0, "first_token_s": np.arange(1, 102) / 10, "first": False})
+    turns = pd.DataFrame({"status": "finished", "ready_s": 0.0, "first_token_s": np.arange(1, 102) / 10,
+                          "first": False})
     line = plots.ttft(turns, ax).get_lines()[0]
     at, share = line.get_data()
     assert np.interp(50, share, at) == pytest.approx(5.1)
@@ -79,7 +80,7 @@ def test_ttft_curve_passes_through_the_percentiles_of_the_summary(ax):
 
 
 def test_time_by_cause_bars_end_at_the_mean_turn(result, ax):
-    rows = result.turns[(result.turns["status"] == "finished") & (result.turns["ready_s"] >= 20) & ~result.turns["first"]]
+    rows = result.turns.query("status == 'finished' and ready_s >= 20 and not first")
     mean = (rows["end_s"] - rows["ready_s"]).mean()
     drawn = plots.time_by_cause(result.turns, ax, warmup_s=20)
     row = [label.get_text().startswith("resumed") for label in drawn.get_yticklabels()].index(True)
@@ -113,8 +114,8 @@ def test_heat_map_writes_the_mean_of_each_cell(ax):
 
 def test_heat_map_of_holes_and_of_one_value(ax):
     frame = points().iloc[:3].assign(ttft_resumed_p95_s=1.0)
-    assert "no data" in texts(plots.heat_map(pd.concat([frame, frame.assign(load=9, ttft_resumed_p95_s=np.nan)]), "load",
-                                             "policy", "ttft_resumed_p95_s", ax))
+    both = pd.concat([frame, frame.assign(load=9, ttft_resumed_p95_s=np.nan)])
+    assert "no data" in texts(plots.heat_map(both, "load", "policy", "ttft_resumed_p95_s", ax))
 
 
 def test_lines_carry_intervals_and_the_right_means(ax):

@@ -27,7 +27,12 @@ hardware: dgx-h100
 replicas: 1
 retention: keep
 workload:
-  agents: {prompt: [{name: p, tokens: 100, shared: all}], turns: 2, output: 8, observation: 10, tools: {t: {wait: 0.2 s}}}
+  agents:
+    prompt: [{name: p, tokens: 100, shared: all}]
+    turns: 2
+    output: 8
+    observation: 10
+    tools: {t: {wait: 0.2 s}}
   arrivals: {closed: {concurrency: 2}}
 slo: {ttft: {p95: 1 s}}
 sweep:
@@ -168,7 +173,7 @@ def test_a_changed_trace_is_another_sweep(tmp_path):
             "sweep": {"grid": {"engine.block_size": [16, 32]}}}
     assert len(sim.sweep(base, tmp_path / "out", jobs=1).points) == 2
     trace.write_text("\n".join(lines[:3]) + "\n")
-    with pytest.raises(InputError, match="t.jsonl has changed"):
+    with pytest.raises(InputError, match=r"t\.jsonl has changed"):
         sim.sweep(base, tmp_path / "out", jobs=1)
 
 
@@ -227,7 +232,7 @@ def test_folders_that_cannot_be_used(scenario, tmp_path, monkeypatch):
         raise PermissionError(errno.EROFS, os.strerror(errno.EROFS))
 
     monkeypatch.setattr(Path, "mkdir", read_only)
-    with pytest.raises(OutputError, match="cannot write to .*: Read-only"):
+    with pytest.raises(OutputError, match=r"cannot write to .*: Read-only"):
         sim.sweep(scenario, tmp_path / "new", jobs=1)
 
 

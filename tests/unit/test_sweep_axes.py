@@ -56,12 +56,14 @@ def test_whole_numbers_stay_within_their_range(low, width, log):
     ({"tp": 2, "policy": "keep"}, True), ("1 < tp <= 2", True), ("flag == true and missing_value == null", True),
 ])
 def test_conditions(condition, expected):
-    values = {"tp": 2, "pp": 2, "policy": "keep", "capacity": "512 GiB", "wait": 60, "missing_value": None, "flag": True}
+    values = {"tp": 2, "pp": 2, "policy": "keep", "capacity": "512 GiB", "wait": 60, "missing_value": None,
+              "flag": True}
     assert filters.holds(condition, lambda path: values.get(path, filters.MISSING)) is expected
 
 
 @pytest.mark.parametrize("condition", [
-    "__import__('os').system('true')", "tp.__class__", "(lambda: 1)()", "[x for x in (1,)]", "tp if tp else 1", "tp ** 9",
+    "__import__('os').system('true')", "tp.__class__", "(lambda: 1)()", "[x for x in (1,)]", "tp if tp else 1",
+    "tp ** 9",
     "keep == policy", "tp <", "tp < 'x'", "'a' * 1000000000", "tp / 0 > 1", "1" * 2000, {"tp": {"least": 2}},
 ])
 def test_conditions_execute_nothing_and_say_what_is_wrong(condition):
@@ -75,7 +77,8 @@ def test_conditions_execute_nothing_and_say_what_is_wrong(condition):
 @pytest.mark.parametrize(("section", "said"), [
     ({}, "needs one of"), ({"where": "tp < 2"}, "needs one of"), ({"gird": {"a": [1]}}, "grid"),
     ({"grid": {"a": 1}}, "list of values"), ({"zip": {"a": [1], "b": [1, 2]}}, "one length"),
-    ({"sample": {"random": {"n": 2}}}, "latin_hypercube"), ({"sample": {"sobol": {"n": 0, "ranges": {"a": [1, 2]}}}}, "n"),
+    ({"sample": {"random": {"n": 2}}}, "latin_hypercube"),
+    ({"sample": {"sobol": {"n": 0, "ranges": {"a": [1, 2]}}}}, "n"),
     ({"sample": {"sobol": {"n": 2, "ranges": {"a": [1]}}}}, "low"), ({"grid": {"a": [1]}, "where": 3}, "condition"),
     ({"grid": {"a": [1]}, "replications": 0}, "replications"), ({"grid": {"a": [1]}, "zip": {"a": [2]}}, "two forms"),
 ])

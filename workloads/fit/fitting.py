@@ -128,12 +128,8 @@ def _line(own: Sequence[Line], everyone: Sequence[Line]) -> dict[str, Any]:
     growth = [tokens for line in own for tokens in line.growth] or [t for line in everyone for t in line.growth]
     spec["observation"] = ladder(growth) if growth else 0
     spec["tools"] = _tools(everyone)
-    breaks = [share for line in everyone for share in line.kept]
-    if breaks:
-        rate = len(breaks) / sum(line.steps for line in everyone)
-        here, steps = sum(len(line.kept) for line in own), sum(line.steps for line in own)
-        spec["unstable_serialization"] = {"probability": round((here + _PRIOR * rate) / (steps + _PRIOR), 5),
-                                          "zone": "head", "kept": _shares(breaks)}
+    if any(line.kept for line in everyone):
+        spec["unstable_serialization"] = _breaks(own, everyone)
     longest = max(prompt + output for line in everyone for prompt, output in
                   zip(line.prompts, line.outputs, strict=True))
     spec["context_limit"] = 2 * longest
@@ -142,6 +138,22 @@ def _line(own: Sequence[Line], everyone: Sequence[Line]) -> dict[str, Any]:
         spec["compaction"] = {"at": at, "zone": "opening",
                               "to": _shares([share for line in everyone for share in line.shrunk])}
     return spec
+
+
+def _breaks(own: Sequence[Line], everyone: Sequence[Line]) -> dict[str, Any]:
+    """Return how often prefixes break, and what is kept then.
+
+    Long prompts lose a smaller share than short ones, which a spec cannot say: shares are raised so that the tokens
+    lost are those recorded.
+    """
+    shares = np.array([share for line in everyone for share in line.kept])
+    rate = shares.size / sum(line.steps for line in everyone)
+    here, steps = sum(len(line.kept) for line in own), sum(line.steps for line in own)
+    prompt = np.mean([tokens for line in everyone for tokens in line.prompts])
+    lost = np.mean([tokens for line in everyone for tokens in line.lost])
+    scale = min(1.0, float(lost / (prompt * (1 - shares).mean())))
+    return {"probability": round((here + _PRIOR * rate) / (steps + _PRIOR), 5), "zone": "head",
+            "kept": _shares(1 - scale * (1 - shares))}
 
 
 def _compacted_at(own: Sequence[Line], everyone: Sequence[Line], beyond: float) -> dict[str, Any] | None:
@@ -160,7 +172,7 @@ def _compacted_at(own: Sequence[Line], everyone: Sequence[Line], beyond: float) 
     return thresholds([cycle for line in alike for cycle in line.cycles], beyond)
 
 
-def _shares(values: Sequence[float]) -> dict[str, Any] | float:
+def _shares(values: Sequence[float] | NDArray[np.float64]) -> dict[str, Any] | float:
     """Return a distribution of shares between 0 and 1."""
     found = np.clip(np.asarray(values), 0.0, 0.9999)
     if found.min() == found.max():

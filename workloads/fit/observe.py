@@ -32,6 +32,8 @@ class Line:
         Turns that follow one of the same line.
     kept
         Where the prefix broke without getting shorter: share of the prompt before that was kept.
+    lost
+        There, the tokens of the prompt before that were not.
     cycles
         (longest prompt, whether it was then compacted) between compactions.
     shrunk
@@ -49,6 +51,7 @@ class Line:
     human: set[str] = field(default_factory=set)
     steps: int = 0
     kept: list[float] = field(default_factory=list)
+    lost: list[int] = field(default_factory=list)
     cycles: list[tuple[int, bool]] = field(default_factory=list)
     shrunk: list[float] = field(default_factory=list)
     head: list[int] = field(default_factory=list)
@@ -143,6 +146,7 @@ def _step(line: Line, before: Turn, turn: Turn, joins: bool) -> None:
             line.growth.append(max(0, turn.prompt_tokens - before.prompt_tokens - before.kept_output))
         if before.prompt_tokens - shared > LOST:
             line.kept.append(shared / before.prompt_tokens)
+            line.lost.append(before.prompt_tokens - shared)
             line.head.append(shared)
     if not joins:
         line.waits.setdefault(turn.tool or "none", []).append(turn.wait_s)

@@ -38,6 +38,14 @@ class Problems:
         if len(self.first) < 5:
             self.first.append(placed)
 
+    def told(self) -> list[str]:
+        """Return what was skipped as lines for a person: how many, and the first few."""
+        if not self.skipped:
+            return []
+        more = self.skipped - len(self.first)
+        return [f"skipped {self.skipped:,} of what the trace holds:", *map(str, self.first),
+                *([f"... and {more:,} more"] if more else [])]
+
     def clear(self) -> None:
         """Forget what was counted: the reading begins again."""
         self.skipped = 0

@@ -23,8 +23,8 @@ _HOMES = {
 
 __all__ = [
     "block_table", "break_even", "envelope", "envelope_points", "figure", "fragmentation", "gpu_use", "heat_map", "itl",
-    "lines", "link_use", "memory_wall", "occupancy", "pareto", "pauses", "pool_use", "prefix_tree", "reallocation", "regimes",
-    "step_lengths", "svg", "tiers", "time_by_cause", "ttft",
+    "lines", "link_use", "memory_wall", "occupancy", "pareto", "pauses", "pool_use", "prefix_tree", "reallocation",
+    "regimes", "step_lengths", "svg", "tiers", "time_by_cause", "ttft",
 ]
 
 

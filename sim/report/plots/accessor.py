@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from sim.metrics.wording import seconds
-from sim.report.plots import runs, style
+from sim.report.plots import runs
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -75,8 +75,7 @@ class Plots:
         """Draw an overview of the run: pool, GPUs, occupancy, latencies and causes."""
         import matplotlib.pyplot as plt
 
-        with style.context():
-            made, places = plt.subplots(3, 2, figsize=(14, 9))
+        made, places = plt.subplots(3, 2, figsize=(14, 9), layout="constrained")
         for draw, ax in zip((self.pool_use, self.gpu_use, self.occupancy, self.time_by_cause, self.ttft, self.itl),
                             places.flat, strict=True):
             draw(ax)

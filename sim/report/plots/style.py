@@ -74,8 +74,8 @@ def axes(ax: Axes | None, width: float = 6.6, height: float = 3.4) -> Axes:
     if ax is None:
         import matplotlib.pyplot as plt
 
-        with context():
-            ax = plt.subplots(figsize=(width, height))[1]
+        # Not in `context`: a notebook's backend sets itself up here, and leaving the context would undo that.
+        ax = plt.subplots(figsize=(width, height), layout="constrained")[1]
     assert ax is not None
     ax.spines[["top", "right"]].set_visible(False)
     ax.spines[["left", "bottom"]].set_color(GREY)

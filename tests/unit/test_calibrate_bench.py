@@ -1,0 +1,108 @@
+"""Does a killed benchmark go on where it stopped, and does it run with torch, numpy and PyYAML alone?"""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from calibrate import bench
+from calibrate.plan import TINY, TINY_SHARD, points
+from calibrate.samples import SampleFile, key_of, lines
+
+ROOT = Path(__file__).parents[2]
+COMMAND = [sys.executable, "-m", "calibrate.bench", "--model", "llama-3.1-8b", "--device", "cpu"]
+
+#: Everything but the three libraries a GPU box has is made unimportable.
+ALONE = """
+import sys
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {"sim", "workloads", "hardware_profiles", "pydantic", "pandas", "scipy", "pyarrow",
+                                  "matplotlib", "rich", "cyclopts", "simpy", "joblib", "tqdm", "pint"}:
+            raise ImportError(name + " is not on this box")
+sys.meta_path.insert(0, Refuse())
+from calibrate.bench import main
+raise SystemExit(main(sys.argv[1:]))
+"""
+
+
+def start(output: Path, *more: str) -> "subprocess.Popen[str]":
+    return subprocess.Popen([*COMMAND, "--budget", "60s", "-o", str(output), *more], cwd=ROOT, text=True,
+                            stderr=subprocess.DEVNULL)
+
+
+def samples(path: Path) -> list[dict]:
+    return [line for line in lines(path) if "key" in line]
+
+
+def test_a_killed_benchmark_neither_repeats_nor_loses_points(tmp_path):
+    output = tmp_path / "samples.jsonl"
+    running = start(output)
+    limit = time.monotonic() + 60
+    while time.monotonic() < limit and (not output.exists() or len(output.read_bytes().splitlines()) < 8):
+        time.sleep(0.02)
+    running.send_signal(signal.SIGKILL)
+    running.wait()
+    before = [line["key"] for line in samples(output)]
+    assert len(before) >= 5
+    with output.open("a") as file:
+        file.write('{"key": "torn')
+    assert subprocess.run([*COMMAND, "--budget", "90s", "-o", str(output)], cwd=ROOT, check=False,
+                          capture_output=True).returncode == 0
+    after = [line["key"] for line in samples(output)]
+    assert after[:len(before)] == before
+    assert len(set(after)) == len(after)
+    kernels = {json.loads(key)[1]["kernel"] for key in after}
+    assert kernels >= {"linear", "decode_attention", "prefill_attention", "swap", "copy_blocks", "all_reduce"}
+    wanted = {json.dumps(point, sort_keys=True) for point in points(TINY_SHARD, TINY)}
+    measured = {json.dumps(json.loads(key)[1], sort_keys=True) for key in after}
+    assert wanted <= measured
+
+
+def test_it_runs_where_only_torch_numpy_and_yaml_are(tmp_path):
+    output = tmp_path / "samples.jsonl"
+    done = subprocess.run([sys.executable, "-c", ALONE, "--model", "llama-3.1-8b", "--tp", "1", "--device", "cpu",
+                           "--points", "6", "--budget", "60s", "-o", str(output)], cwd=ROOT, capture_output=True,
+                          text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    first, *rest = list(lines(output))
+    assert first["device"] == "cpu"
+    assert first["planning"] is False
+    assert "not for planning" in first["note"]
+    assert len(rest) == 6
+    assert all("us" in line or "skipped" in line for line in rest)
+    assert "6 measured now" in done.stderr
+
+
+def test_the_budget_ends_it(tmp_path):
+    assert bench.run("llama-3.1-8b", 1, 0.0, tmp_path / "s.jsonl", device="cpu") == 0
+    assert not samples(tmp_path / "s.jsonl")
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("90s", 90.0), ("10min", 600.0), ("1.5 h", 5400.0), ("30", 30.0)])
+def test_a_budget_is_a_time(text, seconds):
+    assert bench.seconds(text) == seconds
+
+
+def test_a_bad_budget_or_model_is_bad_input(tmp_path, capsys):
+    assert bench.main(["--model", "llama-3.1-8b", "--budget", "soon", "-o", str(tmp_path / "s")]) == 2
+    assert bench.main(["--model", "nobody", "-o", str(tmp_path / "s")]) == 2
+    assert "expected a time" in capsys.readouterr().err
+
+
+def test_a_torn_line_is_cut_off_and_what_was_done_is_known(tmp_path):
+    path = tmp_path / "s.jsonl"
+    first = SampleFile(path)
+    first.write({"key": key_of({"kernel": "linear"}, "torch"), "us": 1.0})
+    first.close()
+    with path.open("a") as file:
+        file.write('{"key": "x", "us"')
+    again = SampleFile(path)
+    assert again.done == {key_of({"kernel": "linear"}, "torch")}
+    again.write({"key": "y"})
+    again.close()
+    assert [line["key"] for line in lines(path)][1] == "y"

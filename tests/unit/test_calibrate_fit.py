@@ -1,0 +1,172 @@
+"""Does the fit find what made the samples, and say how far it is off?"""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from calibrate import build, fit, held_out, host_link, parametric
+from calibrate.frames import Frames, kv_bytes
+from calibrate.import_vidur import read as read_vidur
+from calibrate.read_samples import read as read_samples
+from calibrate.rising import rising
+from sim.errors import InputError
+from sim.timing.measured_profile import read as read_profile
+from sim.timing.measured_profile import write
+
+OVERHEAD, FLOPS, BPS = 6e-6, 600e12, 2.9e12
+
+
+def noise(count, size, seed=0):
+    return np.exp(np.random.default_rng(seed).normal(0.0, size, count))
+
+
+def products(size=0.0):
+    table = pd.DataFrame([("bf16", n, k, m) for n in (2048, 4096, 8192) for k in (2048, 8192)
+                          for m in (1, 4, 16, 64, 256, 1024, 4096, 16384)], columns=["dtype", "n", "k", "tokens"])
+    flop, moved = parametric.linear_work(table)
+    return table.assign(us=(OVERHEAD + flop / FLOPS + moved / BPS) * 1e6 * noise(len(table), size))
+
+
+def decodes(size=0.0):
+    table = pd.DataFrame([(32, 8, 128, "bf16", b, c) for b in (1, 4, 16, 64) for c in (512, 2048, 8192, 32768)],
+                         columns=["heads", "kv_heads", "head_dim", "kv_dtype", "batch", "context"])
+    return table.assign(us=(OVERHEAD + 1e-7 * table["batch"] + kv_bytes(table) / BPS) * 1e6 * noise(len(table), size))
+
+
+@pytest.mark.parametrize("size", [0.0, 0.02])
+def test_the_fit_recovers_the_truth_within_2_percent(size):
+    found = parametric.linear(products(size))
+    assert found["overhead_s"] == pytest.approx(OVERHEAD, rel=0.02)
+    assert found["flops"] == pytest.approx(FLOPS, rel=0.02)
+    assert found["Bps"] == pytest.approx(BPS, rel=0.02)
+    found = parametric.decode(decodes(size / 2))
+    assert found["Bps"] == pytest.approx(BPS, rel=0.02)
+    assert found["unit_s"] == pytest.approx(1e-7, rel=0.3 if size else 0.02)
+
+
+def test_the_fit_recovers_prefill_and_all_reduce():
+    chunks = pd.DataFrame([(32, 8, 128, "bf16", 1, n, p) for n in (128, 512, 2048, 8192) for p in (0, 4096, 65536)],
+                          columns=["heads", "kv_heads", "head_dim", "kv_dtype", "batch", "new", "past"])
+    work = 4.0 * 32 * 128 * chunks["new"] * (chunks["past"] + chunks["new"] / 2)
+    found = parametric.prefill(chunks.assign(us=(OVERHEAD + work / FLOPS) * 1e6))
+    assert found["flops"] == pytest.approx(FLOPS, rel=0.02)
+    ring = pd.DataFrame([(g, 1 << p) for g in (2, 4, 8) for p in range(10, 28, 2)], columns=["gpus", "bytes"])
+    moved = 2 * (ring["gpus"] - 1) / ring["gpus"] * ring["bytes"]
+    found = parametric.all_reduce(ring.assign(us=(5e-6 + moved / 330e9) * 1e6))
+    assert found["Bps"] == pytest.approx(330e9, rel=0.02)
+    assert found["overhead_s"] == pytest.approx(5e-6, rel=0.02)
+
+
+def test_slow_outliers_do_not_move_the_fit():
+    table = products()
+    table.loc[::9, "us"] *= 2.0
+    assert parametric.linear(table)["Bps"] == pytest.approx(BPS, rel=0.02)
+
+
+@given(st.lists(st.floats(0.1, 1e6), min_size=1, max_size=40))
+@settings(max_examples=80, deadline=None)
+def test_smoothed_times_never_fall(values):
+    smooth = rising(values)
+    assert np.all(np.diff(smooth) >= -1e-9 * smooth[:-1])
+    assert smooth.min() >= min(values) * (1 - 1e-9)
+    assert smooth.max() <= max(values) * (1 + 1e-9)
+
+
+def test_a_single_slow_sample_is_passed_by():
+    assert rising([10.0, 10.1, 25.0, 10.3, 10.4, 10.5]) == pytest.approx([10.0, 10.1, 10.3, 10.3, 10.4, 10.5], rel=0.03)
+
+
+def frames(planning=True, size=0.0):
+    return Frames("h100-sxm-80gb", "synthetic", 0.0, {"source": "synthetic"}, planning,
+                  {"linear": products(size), "decode_attention": decodes(size)})
+
+
+def test_a_profile_keeps_tables_fit_and_held_out_error(tmp_path):
+    made = fit.profile(frames(size=0.01), "h100-sxm-80gb/synthetic")
+    write(made, tmp_path / "p.json")
+    again = read_profile(str(tmp_path / "p.json"))
+    assert json.dumps(again.linear) == json.dumps(made.linear)
+    assert again.error["decode_attention"]["points"] > 0
+    assert again.error["decode_attention"]["median"] < 0.05
+    assert again.fit["linear/bf16"]["flops"] == pytest.approx(FLOPS, rel=0.05)
+
+
+def test_held_out_rows_are_not_in_the_prediction():
+    table = decodes()
+    spoiled = table.assign(us=table["us"].where(table["batch"] != 4, table["us"] * 1.5))
+    errors = held_out.points(Frames("g", "d", 0.0, {}, True, {"decode_attention": spoiled}))
+    four = errors[(errors["held_out"] == "batch 4")]
+    assert len(four)
+    assert (four["error"] < -0.2).all()
+    assert held_out.misses({"linear": {"median": 0.06, "p90": 0.1}})
+
+
+def test_points_inside_the_cache_are_left_out():
+    table = decodes()
+    rows = build.decode_rows(table, 50e6)
+    kept = {row["batch"]: row["tokens"] for row in rows}
+    assert kept[1][0] == 512
+    assert all(tokens * 4096 > 50e6 for row in kept.values() for tokens in row[1:])
+
+
+def test_the_published_host_link_is_met_within_5_percent():
+    curves = host_link.published()
+    assert {(c["method"], c["direction"]) for c in curves} == {("pieces", "out"), ("zero_copy", "out")}
+    for curve in curves:
+        assert host_link.fit(curve["piece_bytes"], curve["Bps"]).median <= 0.05
+        assert host_link.leave_one_out(curve["piece_bytes"], curve["Bps"]) <= 0.05
+
+
+def vidur(folder):
+    wide = {"n_head": 32, "n_kv_head": 8, "n_embd": 4096, "n_expanded_embd": 14336, "use_gated_mlp": True,
+            "num_tensor_parallel_workers": 2}
+    pd.DataFrame([{**wide, "num_tokens": m, "time_stats.attn_pre_proj.median": 0.01 * m,
+                   "time_stats.mlp_up_proj.median": 0.02 * m} for m in (1, 8, 64)]).to_csv(folder / "mlp.csv")
+    shape = {"n_q_head": 32, "n_kv_head": 8, "n_embd": 4096, "num_tensor_parallel_workers": 2}
+    rows = [{**shape, "batch_size": b, "kv_cache_size": c, "prefill_chunk_size": 0, "is_prefill": False,
+             "time_stats.attn_decode.median": 0.01 * b * c, "time_stats.attn_prefill.median": np.nan}
+            for b in (1, 4) for c in (127, 1023)]
+    rows += [{**shape, "batch_size": 1, "kv_cache_size": p, "prefill_chunk_size": n, "is_prefill": True,
+              "time_stats.attn_decode.median": np.nan, "time_stats.attn_prefill.median": 0.1}
+             for n in (128, 512) for p in (0, 1024)]
+    pd.DataFrame(rows).to_csv(folder / "attention.csv")
+
+
+def test_vidur_profiles_are_read(tmp_path):
+    vidur(tmp_path)
+    found = read_vidur(tmp_path, "a100-sxm-80gb")
+    assert {(n, k) for n, k in found.get("linear")[["n", "k"]].to_numpy()} == {(3072, 4096), (14336, 4096)}
+    assert set(found.get("decode_attention")["context"]) == {128, 1024}
+    assert set(found.get("prefill_attention")["past"]) == {0, 1024}
+    assert found.get("linear")["us"].iloc[0] == pytest.approx(10.0)
+    made = fit.profile(found, "a100-sxm-80gb/vidur")
+    assert made.prefill_attention[0]["past"] == [0, 1024]
+
+
+def test_vidur_without_its_files_or_columns_is_refused(tmp_path):
+    with pytest.raises(InputError, match=r"none of mlp\.csv"):
+        read_vidur(tmp_path, "a100-sxm-80gb")
+    pd.DataFrame({"num_tokens": [1]}).to_csv(tmp_path / "mlp.csv")
+    with pytest.raises(InputError, match="has no column"):
+        read_vidur(tmp_path, "a100-sxm-80gb")
+
+
+def test_samples_of_the_benchmark_become_tables(tmp_path):
+    path = tmp_path / "s.jsonl"
+    head = {"provenance": 1, "device": "NVIDIA H200", "planning": True, "l2_bytes": 5e7}
+    point = {"kernel": "linear", "dtype": "bf16", "n": 8, "k": 8, "tokens": 1}
+    lines = [head, {"key": "a", "backend": "torch", "point": point, "us": 3.0},
+             {"key": "b", "backend": "other", "point": point, "us": 2.0},
+             {"key": "c", "backend": "torch", "point": {**point, "tokens": 2}, "skipped": "out of memory"}]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    found = read_samples(path)
+    assert found.gpu == "h200-sxm-141gb"
+    assert found.get("linear")["us"].tolist() == [2.0]
+    assert found.provenance["left_out"] == 1
+    path.write_text(json.dumps(lines[1]) + "\n")
+    with pytest.raises(InputError, match="provenance"):
+        read_samples(path)
