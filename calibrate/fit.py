@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from calibrate import build, held_out, parametric
 from calibrate.frames import Frames
-from sim.timing.measured_profile import Profile, write
+from sim.timing.measured_profile import Profile
 
 
 def profile(frames: Frames, name: str, *, catalogue_only: bool = False,
@@ -52,11 +51,6 @@ def _far(frames: Frames) -> Any:
     """Return the decode samples that read HBM: the bandwidth must not be a cache's."""
     table = frames.get("decode_attention")
     return table[build.beyond_l2(table, frames.l2_bytes)] if len(table) else table
-
-
-def save(fitted: Profile, path: Path) -> None:
-    """Write a profile."""
-    write(fitted, path)
 
 
 def _version() -> str:

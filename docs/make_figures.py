@@ -70,8 +70,8 @@ def _mark_full(ax: Axes, result: Any) -> None:
     if len(full):
         hour = full["time_s"].iloc[0] / 3600
         ax.axvline(hour, color="black", linewidth=1.4, linestyle=":")
-        ax.annotate("from here on\nhost DRAM is full", (hour, 0), xytext=(5, 8), textcoords="offset points",
-                    color="white", fontsize=9, fontweight="bold")
+        ax.annotate("host DRAM is full from here on", (hour, ax.get_ylim()[1]), xytext=(5, -13),
+                    textcoords="offset points", fontsize=9)
 
 
 def _one_legend(made: Figure, axes: Sequence[Axes]) -> None:

@@ -57,10 +57,12 @@ def as_text(trajectory: Trajectory) -> list[tuple[str, ...]]:
     """Return rows (turn, line, starts, prompt, new, output, waited for): all turns, or the first and last few."""
     placed = place(trajectory)
     chosen = placed if len(placed) <= _ROWS else [*placed[: _ROWS - 4], *placed[-4:]]
-    rows: list[tuple[str, ...]] = [(str(one.turn.index), str(one.turn.branch or "main"), clock(one.start_s), f"{one.turn.prompt_tokens:,}",
-             f"{one.new:,}", f"{one.turn.output_tokens:,}",
-             f"{one.turn.tool or '-'} {clock(one.turn.wait_s)}" if one.turn.wait_s else one.turn.tool or "-")
-            for one in chosen]
+    rows: list[tuple[str, ...]] = []
+    for one in chosen:
+        turn = one.turn
+        waited = f"{turn.tool or '-'} {clock(turn.wait_s)}" if turn.wait_s else turn.tool or "-"
+        rows.append((str(turn.index), str(turn.branch or "main"), clock(one.start_s), f"{turn.prompt_tokens:,}",
+                     f"{one.new:,}", f"{turn.output_tokens:,}", waited))
     if len(placed) > _ROWS:
         rows.insert(_ROWS - 4, ("...", f"{len(placed) - _ROWS} more", "", "", "", "", ""))
     return rows

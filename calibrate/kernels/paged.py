@@ -10,7 +10,6 @@ import torch
 
 from calibrate.kernels.check import DTYPES, TAIL
 
-
 #: Scores the reference holds at a time (1 GiB in fp32).
 _SCORES = 1 << 28
 

@@ -81,17 +81,24 @@ class KvCache:
         """Return the blocks a sequence could take after locking its match: free ones and what can be evicted,
         less the blocks of its state."""
         size = self.pool.block_tokens
-        upto = matched_tokens // size
-        if node is not None and node.stream is stream:
-            upto = -(-limit // size)
         woken = 0
-        while node is not None:
-            used = node.used_end
-            reach = upto if upto < node.end else node.end
-            if reach > used:
-                woken += reach - used
-            upto = node.first
-            node = node.parent
+        if self.enabled and self.on_chunk:
+            upto = -(-limit // size)
+            at: Stream | None = stream
+            while at is not None:
+                held = self.tree.nodes.get(at)
+                if held is not None:
+                    reach = upto if upto < held.end else held.end
+                    if reach > held.used_end:
+                        woken += reach - held.used_end
+                upto = at.attach // size
+                at = at.parent
+        else:
+            upto = matched_tokens // size
+            while node is not None:
+                reach = min(upto, node.end)
+                woken += max(0, reach - node.used_end)
+                upto, node = node.first, node.parent
         return self.pool.free + self.tree.dormant - woken - self.state_blocks
 
     def open(self, stream: Stream, limit: int, node: Node | None, matched_tokens: int, now_s: float) -> Sequence:
@@ -102,7 +109,8 @@ class KvCache:
         sequence.end = first
         if matched_tokens % size:
             self.copies += 1
-        if self.enabled and self.on_chunk and self._claim(sequence, node):
+        if self.enabled and self.on_chunk:
+            self._claim(sequence, node)
             sequence.direct = True
             node = sequence.path[-1]
             first = -(-limit // size)
@@ -155,8 +163,6 @@ class KvCache:
         tree.unlock(sequence.lock_node, sequence.lock_upto, True, now_s)
         last = sequence.path[-1] if sequence.path else None
         for node in reversed(sequence.path):
-            if node.writer is sequence:
-                node.writer = None
             if node.end == node.first:
                 tree.discard_if_empty(node, now_s)
         return last if last is not None and last.end > last.first else None
@@ -175,7 +181,7 @@ class KvCache:
                 floor = others
             if floor < node.end:
                 part.append((node, floor))
-            if others is not None or node.locks:
+            if others is not None or node.runs or node.pins:
                 break
             child, node = node, node.parent
         return part
@@ -191,25 +197,17 @@ class KvCache:
 
     def _claim_late(self, sequence: Sequence, now_s: float) -> None:
         """At its end, give a sequence that kept everything to itself its place in the tree."""
-        self._claim(sequence, sequence.lock_node, share=True)
+        self._claim(sequence, sequence.lock_node)
         upto = max(self.pool.blocks(sequence.limit), sequence.lock_upto)
         self.tree.lock(sequence.path[-1], upto, True, now_s)
         self.tree.unlock(sequence.lock_node, sequence.lock_upto, True, now_s)
         sequence.lock_node, sequence.lock_upto = sequence.path[-1], upto
 
-    def _claim(self, sequence: Sequence, node: Node | None, *, share: bool = False) -> bool:
-        """List the nodes the sequence's content belongs to, from the matched one down; False if one is being written.
-
-        With `share`, nodes that someone else is writing are listed too: `_hand_over` stops at them.
-        """
-        nodes = self.tree.nodes
+    def _claim(self, sequence: Sequence, node: Node | None) -> None:
+        """List the nodes the sequence's content belongs to, from the matched one down; make those that are missing."""
         if node is not None and node.stream is sequence.stream:
-            if node.writer is None:
-                node.writer = sequence
-            elif not share:
-                return False
             sequence.path = [node]
-            return True
+            return
         missing: list[Stream] = []
         at: Stream | None = sequence.stream
         stop = node.stream if node is not None else None
@@ -219,51 +217,39 @@ class KvCache:
         if stop is not None and at is None:
             raise ValueError(f"{sequence.stream!r} does not grow out of {stop!r}")
         path = [node] if node is not None else []
-        if not share:
-            for found in (*path, *(nodes[s] for s in missing if s in nodes)):
-                if found.writer is not None:
-                    return False
         parent = node
         for stream in reversed(missing):
-            parent = nodes.get(stream) or self.tree.add(stream, parent)
+            parent = self.tree.nodes.get(stream) or self.tree.add(stream, parent)
             path.append(parent)
-        for found in path:
-            if found.writer is None:
-                found.writer = sequence
         sequence.path = path
-        return True
 
     def _hand_over(self, sequence: Sequence, tokens: int) -> None:
-        """Give the tree the whole blocks of what is computed, node by node, as far as there is no gap."""
+        """Give the tree the whole blocks of what is computed, node by node, as far as it does not have them.
+
+        When two sequences compute the same content, whoever has a block first gives it; the other keeps its own.
+        """
         size = self.pool.block_tokens
         tree = self.tree
         path = sequence.path
         if tokens > sequence.limit:
             tokens = sequence.limit
-        if len(path) == 1:
-            node = path[0]
-            end = tokens // size
-            if end > node.end and node.writer is sequence:
-                sequence.given += end - node.end
-                tree.extend(node, end, end * size)
-            return
         last = len(path) - 1
         for index, node in enumerate(path):
-            upto = tokens if index == last else min(tokens, path[index + 1].stream.attach)
+            upto = tokens
+            if index < last and path[index + 1].stream.attach < tokens:
+                upto = path[index + 1].stream.attach
             end = upto // size
             if end > node.end:
-                if node.writer is not sequence:
-                    return
                 sequence.given += end - node.end
                 tree.extend(node, end, end * size)
-            if upto < tokens and node.end < end:
-                return
+            elif end == node.end and node.tokens < end * size:
+                node.tokens = end * size
 
     def _keep_tail(self, sequence: Sequence, tokens: int) -> None:
         """Leave the partly filled tail block in the tree, so that a later sequence can copy it."""
         node = sequence.path[-1]
         size = self.pool.block_tokens
-        if node.writer is sequence and tokens % size and node.end == tokens // size and tokens > node.stream.attach:
+        if tokens % size and node.end == tokens // size and tokens > node.stream.attach:
             sequence.given += 1
             self.tree.extend(node, node.end + 1, tokens)
 

@@ -27,8 +27,8 @@ from workloads.trajectory import Stream
 class Node:
     """A stream's cached blocks ``[first, end)``, of which `tokens` tokens (absolute) are computed."""
 
-    __slots__ = ("end", "first", "kids", "last_use_s", "locks", "parent", "pause", "running", "shared", "since_s",
-                 "stamp", "stream", "tokens", "used_end", "uses", "writer")
+    __slots__ = ("end", "first", "kids", "last_use_s", "parent", "pause", "pins", "run_end", "runs", "shared",
+                 "since_s", "stamp", "stream", "tokens", "used_end", "uses")
 
     def __init__(self, stream: Stream, parent: Node | None, first: int) -> None:
         self.stream = stream
@@ -36,14 +36,12 @@ class Node:
         self.first = first
         self.end = first
         self.tokens = stream.attach
-        #: The sequence that is appending to this node, if any.
-        self.writer: Any = None
-        #: Locks by the block they reach; a lock on a node is a lock on its ancestors too.
-        self.locks: dict[int, int] = {}
-        #: The highest of them: blocks below are in use, blocks from here on are dormant.
+        #: Locks of running turns and of kept pauses, by the block they reach; a lock on a node is one on its ancestors.
+        self.runs: dict[int, int] = {}
+        self.pins: dict[int, int] = {}
+        #: The highest lock of a running turn, and the highest of all: from there on blocks are dormant.
+        self.run_end = first
         self.used_end = first
-        #: How many of the locks belong to running turns (the rest belong to kept pauses).
-        self.running = 0
         #: Resident children by the block they attach at.
         self.kids: dict[int, int] = {}
         self.last_use_s = 0.0
@@ -54,6 +52,16 @@ class Node:
         self.stamp = 0
         #: The pause whose context ends here, told when blocks of it are evicted.
         self.pause: Any = None
+
+    @property
+    def locks(self) -> dict[int, int]:
+        """Return all locks by the block they reach."""
+        return {upto: self.runs.get(upto, 0) + self.pins.get(upto, 0) for upto in {*self.runs, *self.pins}}
+
+    def kept_blocks(self) -> int:
+        """Return the blocks that only kept pauses hold."""
+        end = self.end
+        return (self.used_end if self.used_end < end else end) - (self.run_end if self.run_end < end else end)
 
     def __repr__(self) -> str:
         return f"Node({self.stream!r}, blocks {self.first}..{self.end}, {self.tokens} tokens, locks {self.locks})"
@@ -118,40 +126,44 @@ class PrefixTree:
     def lock(self, node: Node | None, upto: int, running: bool, now_s: float) -> None:
         """Lock the path to `node` up to block `upto` (exclusive), for a running turn or for a kept pause."""
         while node is not None:
-            locks = node.locks
-            used = node.used_end
-            if locks and not node.running:
-                self.kept -= (used if used < node.end else node.end) - node.first
+            locks = node.runs if running else node.pins
             locks[upto] = locks.get(upto, 0) + 1
-            if running:
-                node.running += 1
-            if upto > used:
-                if node.end > used:
-                    self._wake(node, (upto if upto < node.end else node.end) - used, now_s)
-                node.used_end = used = upto
-            if not node.running:
-                self.kept += (used if used < node.end else node.end) - node.first
+            used = node.used_end
+            if upto > (node.run_end if running else used):
+                if used > node.run_end:
+                    self.kept -= node.kept_blocks()
+                if running:
+                    node.run_end = upto
+                if upto > used:
+                    if node.end > used:
+                        self._wake(node, (upto if upto < node.end else node.end) - used, now_s)
+                    node.used_end = used = upto
+                if used > node.run_end:
+                    self.kept += node.kept_blocks()
             upto = node.first
             node = node.parent
 
     def unlock(self, node: Node | None, upto: int, running: bool, now_s: float) -> None:
         """Undo one `lock` with the same arguments; what no one locks any more goes dormant."""
         while node is not None:
-            locks = node.locks
-            if not node.running:
-                self.kept -= self._used(node)
+            parent = node.parent
+            locks = node.runs if running else node.pins
             count = locks[upto] - 1
-            if running:
-                node.running -= 1
             if count:
                 locks[upto] = count
             else:
                 del locks[upto]
-                if upto == node.used_end:
+                if upto == (node.run_end if running else node.used_end):
+                    if node.used_end > node.run_end:
+                        self.kept -= node.kept_blocks()
+                    if running:
+                        node.run_end = max(locks) if locks else node.first
                     self._rest(node, now_s)
-            if locks and not node.running:
-                self.kept += self._used(node)
-            upto, node = node.first, node.parent
+                    if node.used_end > node.run_end:
+                        self.kept += node.kept_blocks()
+                    if node.end == node.first:
+                        self.discard_if_empty(node, now_s)
+            upto, node = node.first, parent
 
     def add(self, stream: Stream, parent: Node | None) -> Node:
         """Create the node of `stream` under `parent` (None for a root); it owns no block yet."""
@@ -185,7 +197,7 @@ class PrefixTree:
         if end < max(node.used_end, *node.kids, node.first):
             raise ValueError(f"cannot free blocks from {end} on of {node!r}: they are in use")
         self._free_tail(node, freed, now_s)
-        if node.end == node.first and not node.locks:
+        if node.end == node.first and not node.runs and not node.pins:
             self._remove(node, now_s)
         return freed
 
@@ -210,14 +222,15 @@ class PrefixTree:
             if step == tail:
                 heappop(heap)
                 node.stamp += 1
-                if node.end == node.first and not node.locks:
+                if node.end == node.first and not node.runs and not node.pins:
                     self._remove(node, now_s)
         self.evicted += freed
         return freed
 
     def discard_if_empty(self, node: Node, now_s: float) -> None:
         """Remove a node that owns nothing, that no one locks and that has no children."""
-        if node.end == node.first and not node.locks and not node.kids and node.writer is None:
+        empty = node.end == node.first and not (node.runs or node.pins or node.kids)
+        if empty and self.nodes.get(node.stream) is node:
             self._remove(node, now_s)
 
     def private_floor(self, node: Node) -> int:
@@ -230,10 +243,6 @@ class PrefixTree:
         What is dormant at this moment counts as wasted: nobody has come back for it yet.
         """
         return self.wasted_block_s + self.dormant * now_s - self._dormant_since, self.reused_block_s
-
-    @staticmethod
-    def _used(node: Node) -> int:
-        return min(node.used_end, node.end) - node.first
 
     def _wake(self, node: Node, woken: int, now_s: float) -> None:
         """Book what was dormant up to now: `woken` blocks found again, the rest of the tail not."""
@@ -254,7 +263,9 @@ class PrefixTree:
             idle = 0
         else:
             self.wasted_block_s += idle * (now_s - node.since_s)
-        node.used_end = max(node.locks) if node.locks else node.first
+        node.used_end = node.run_end
+        if node.pins:
+            node.used_end = max(node.run_end, *node.pins)
         asleep = node.end - node.used_end
         if asleep > 0:
             self.dormant += asleep - idle
@@ -297,8 +308,6 @@ class PrefixTree:
         parent = node.parent
         if parent is None:
             return
-        if node.last_use_s > parent.last_use_s:
-            parent.last_use_s = node.last_use_s
         count = parent.kids[node.first] - 1
         if count:
             parent.kids[node.first] = count

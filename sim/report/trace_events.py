@@ -234,7 +234,7 @@ class Events:
                 continue
             process, ends = _REPLICA + max(row["replica"], 0), (row["source"], row["target"])
             way = ("link in" if ends[1] == "hbm" else "link out" if ends[0] == "hbm" else
-                   " to ".join(_TIERS.get(tier, tier) for tier in ends))
+                   " to ".join(_TIERS.get(tier, str(tier)) for tier in ends))
             begin = _ns(row["start_s"])
             end = max(begin, self._end(row))
             lane = self.lanes.place(process, ("link", way), way, begin, end, _WAYS.get(way, 3))

@@ -126,8 +126,8 @@ def size(scenario: Any, find: str = "concurrency", *, overrides: Sequence[str] =
 
     Notes
     -----
-    The k-th replication of every load sees the same agents. A load meets the objectives when the 95 % interval of
-    each, over replications, lies within its limit.
+    The k-th replication of every load sees the same agents. A load meets the objectives when the 99 % interval of
+    each, over replications, lies within its limit: so the answer's own interval holds about nine times in ten.
     """
     from sim.sweep.run import load as load_scenario
 

@@ -93,6 +93,8 @@ def _crossing(flat: Line, steep: Line, context: int, decoding: int, steps: int) 
     if steep.slope_s == flat.slope_s:
         return steps if flat.base_s >= steep.base_s else 0
     meet = (flat.base_s - steep.base_s) / (steep.slope_s - flat.slope_s)
+    if not abs(meet) < 1e18:
+        return steps if meet > 0 else 0
     if decoding == 0:
         return steps if context < meet else 0
     return min(steps, max(0, -int(-(meet - context) // decoding)))

@@ -44,3 +44,17 @@ def test_what_is_written_out_reads_back():
     arrivals = Arrivals.model_validate({"closed": {"concurrency": 3, "think": "2 s"}})
     assert arrivals.model_dump() == {"closed": {"concurrency": 3, "think": 2.0, "ramp": 0.0}}
     assert Arrivals.model_validate(arrivals.model_dump()) == arrivals
+
+
+@pytest.mark.parametrize(("start", "end"), [(0, 2), (2, 0.5), (1, 1)])
+def test_a_ramp_rises_to_its_level_and_stays(start, end):
+    arrivals = Arrivals.model_validate({"ramp": {"start": start, "end": end, "over": 4000}})
+    runs = [np.array(list(islice(arrivals.times(np.random.default_rng(seed)), 12_000))) for seed in range(4)]
+    assert all(np.all(np.diff(times) >= 0) for times in runs)
+
+    def rate(low, high):
+        return np.mean([np.sum((times >= low) & (times < high)) for times in runs]) / (high - low)
+
+    for low, high in ((0, 1000), (1500, 2500), (3000, 4000), (4000, 6000)):
+        expected = start + (end - start) * min(1, (low + high) / 2 / 4000)
+        assert rate(low, high) == pytest.approx(expected, rel=0.12)

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 import workloads
 from sim.errors import InputError
 from workloads.config import WorkloadConfig
+from workloads.stats import shared_tokens
 
 TRACES = Path(__file__).parents[1] / "data" / "traces"
 
@@ -80,20 +81,36 @@ def test_library(name):
     assert workloads.library(name).description
 
 
-def test_coding_agent_has_the_recorded_shape():
-    from workloads.stats import stats
 
-    found = stats(islice(build("coding-agent").trajectories(7, 0), 600))
-    expected = {  # kv-cache-tester, 710 traces; the tolerance covers the sample and what one spec cannot hold
-        ("turns_per_trajectory", "p50"): (45, 0.15), ("turns_per_trajectory", "p95"): (232, 0.2),
-        ("prompt_tokens", "p50"): (104_644, 0.1), ("output_tokens", "p50"): (216, 0.05),
-        ("added_tokens", "p50"): (705, 0.05), ("added_tokens", "mean"): (3268, 0.15),
-    }
-    for (name, quantile), (value, tolerance) in expected.items():
-        assert found[name][quantile] == pytest.approx(value, rel=tolerance), (name, quantile)
-    gap = found["waits_by_tool"]["tool"]
-    assert gap["p50"] == pytest.approx(9, rel=0.1)
-    assert gap["p90"] == pytest.approx(68, rel=0.15)
-    assert gap["p99"] == pytest.approx(610, rel=0.25)
-    assert found["prompt_hit_rate"] == pytest.approx(0.963, abs=0.01)
-    assert found["break_rate"] == pytest.approx(0.017, abs=0.005)
+def test_a_mix_draws_each_kind_by_weight_and_keeps_contents_apart():
+    kinds = [{"weight": 3, "agents": {"turns": 2, "prompt": [{"name": "a", "tokens": 10, "shared": "all"}]}},
+             {"weight": 1, "agents": "chat"}]
+    found = list(islice(build({"mix": kinds}).trajectories(1, 0), 800))
+    plain = [t for t in found if t.roots[0].prompt_tokens == 10]
+    assert 0.70 < len(plain) / 800 < 0.80
+    assert shared_tokens(plain[0].roots[0], plain[1].roots[0]) == 10
+    assert all(shared_tokens(plain[0].roots[0], t.roots[0]) == 0 for t in found if t not in plain)
+
+
+def test_a_spec_in_a_file(tmp_path):
+    file = tmp_path / "mine.yaml"
+    file.write_text("turns: 3\noutput: 7\n")
+    config = WorkloadConfig.model_validate({"agents": {"file": str(file)}})
+    assert config.agents.turns.value == 3
+    assert WorkloadConfig.model_validate(config.model_dump()) == config  # what is resolved needs the file no more
+    for content, says in (("turns: [", "mine.yaml:1|mine.yaml:2"), ("- 1\n", "expected the fields"),
+                          ("trace: x\n", "expected the fields")):
+        file.write_text(content)
+        with pytest.raises((ValidationError, InputError), match=says):
+            WorkloadConfig.model_validate({"agents": {"file": str(file)}})
+    with pytest.raises((ValidationError, InputError), match="no other field"):
+        WorkloadConfig.model_validate({"agents": {"file": str(file), "turns": 3}})
+
+
+def test_a_trace_is_repeated_with_contents_of_its_own():
+    workload = build({"trace": "sessions", "repeat": 3}, {"poisson": {"rate": 1}})
+    found = list(workload.trajectories(0, 0))
+    assert [t.number for t in found] == list(range(6))
+    assert shared_tokens(found[0].roots[0], found[2].roots[0]) == 0
+    with pytest.raises(InputError, match="repeat"):
+        build({"trace": "mooncake.jsonl", "repeat": 2})

@@ -1,5 +1,6 @@
 """Does a spec become the agents it describes: their turns, what they share, and what breaks it?"""
 
+from collections import Counter
 from itertools import islice, pairwise
 
 import pytest
@@ -105,6 +106,43 @@ def test_compaction_cuts_the_conversation_and_keeps_the_zones():
     cut = next(b for a, b in pairwise(turns) if b.prompt_tokens < a.prompt_tokens)
     assert cut.prompt_tokens == round(0.7 * 2100)
     assert shared_tokens(turns[cut.index - 1], cut) == 1200
+
+
+def test_compaction_from_a_zone_on_to_a_drawn_length():
+    spec = {**PLAIN, "turns": 12, "compaction": {"at": 2000, "to": {"uniform": {"low": 300, "high": 400}},
+                                                 "zone": "system"}}
+    turns = in_order(draw(spec)[0])
+    cut = next(b for a, b in pairwise(turns) if b.prompt_tokens < a.prompt_tokens)
+    assert 300 <= cut.prompt_tokens <= 400
+    assert shared_tokens(turns[cut.index - 1], cut) == 0  # the first zone went too
+    drawn = draw({**PLAIN, "turns": 30, "compaction": {"at": {"uniform": {"low": 1500, "high": 3000}}, "to": 0.5}}, 40)
+    peaks = [max(t.prompt_tokens for t in in_order(trajectory)) for trajectory in drawn]
+    assert 1300 < min(peaks) < 2000 < max(peaks) <= 3000
+
+
+def test_serialization_from_a_zone_on():
+    spec = {**PLAIN, "unstable_serialization": {"probability": 1, "kept": 0.25, "zone": "system"}}
+    turns = in_order(draw(spec)[0])
+    assert [shared_tokens(a, b) for a, b in pairwise(turns)] == [
+        min(a.prompt_tokens, b.prompt_tokens // 4) for a, b in pairwise(turns)]
+
+
+def test_the_gap_is_the_tool_the_client_and_the_approval():
+    spec = {**PLAIN, "turns": 400, "client": 5, "tools": {
+        "free": {"wait": 1}, "asked": {"wait": 2, "approval": {"probability": 0.5, "wait": 100}}}}
+    turns = in_order(draw(spec)[0])[1:]
+    assert {(t.tool, t.wait_s, t.human) for t in turns} == {("free", 6, False), ("asked", 7, False),
+                                                            ("asked", 107, True)}
+    assert 0.4 < sum(t.human for t in turns) / sum(t.tool == "asked" for t in turns) < 0.6
+
+
+def test_groups_are_popular_by_zipf():
+    spec = {**PLAIN, "turns": 1, "prompt": [{"name": "repo", "tokens": 10, "shared": "group",
+                                             "groups": {"count": 20, "zipf": 1.2}}]}
+    counts = Counter(t.group for t in draw(spec, 4000))
+    weights = [k ** -1.2 for k in range(1, 21)]
+    for rank in (1, 2, 5):
+        assert counts[f"repo/{rank - 1}"] / 4000 == pytest.approx(weights[rank - 1] / sum(weights), rel=0.15)
 
 
 def test_context_limit_ends_a_trajectory():
@@ -250,7 +288,9 @@ def test_stats_of_a_plain_agent():
     {"prompt": [{"name": "a", "tokens": 1, "groups": {"count": 3}}]}, {"tools": {}}, {"tools": {"a": {"weight": 0}}},
     {"branching": {}}, {"branching": {"at": [0], "join": "best", "agent": {}}}, {"branching": {"probability": 2}},
     {"compaction": {"at": 100, "to": 200}}, {"compaction": {"at": 100}, "context_limit": 100},
-    {"tool_list_change": {"zone": "nope", "probability": 0.1}}, {"strip_thinking": 1.5}, {"output": -1},
+    {"tool_list_change": {"zone": "nope", "probability": 0.1}}, {"compaction": {"at": 100, "zone": "nope"}},
+    {"unstable_serialization": {"probability": 0.1, "zone": "nope"}}, {"compaction": {"at": 0}},
+    {"tools": {"a": {"approval": {"probability": 1}}}}, {"client": "3 GB"}, {"strip_thinking": 1.5}, {"output": -1},
     {"prompt": [{"name": "conversation", "tokens": 4}]}, {"turns": "3 GB"}, {"output": "3 s"},
 ])
 def test_nonsense_is_refused(change):

@@ -20,8 +20,8 @@ from workloads.trajectory import Trajectory
 
 _A_KIND = 4
 _MOST_KINDS = 7
-_PRIOR = 10  # turns that the rate of breaks of all kinds counts for in that of one
 _EVENTS = 3  # compactions that tell the thresholds of a kind
+_PRIOR = 10  # turns that the rate of breaks of all kinds counts for in that of one
 _CHECKED = 60_000  # turns that are drawn to see how good a fit is
 
 
@@ -163,11 +163,12 @@ def _compacted_at(own: Sequence[Line], everyone: Sequence[Line], beyond: float) 
     any that was compacted would not.
     """
     cycles = [cycle for line in own for cycle in line.cycles]
-    at = thresholds(cycles, beyond)
     events = [length for line in everyone for length, event in line.cycles if event]
     longest = max(max(line.prompts) for line in own)
-    if sum(event for _, event in cycles) >= _EVENTS or not events or longest > max(events):
-        return at
+    if sum(event for _, event in cycles) >= _EVENTS:
+        return thresholds(cycles, longest)
+    if not events or longest > max(events):
+        return thresholds(cycles, beyond)
     alike = [line for line in everyone if max(line.prompts) <= max(events)]
     return thresholds([cycle for line in alike for cycle in line.cycles], beyond)
 

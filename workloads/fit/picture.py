@@ -29,7 +29,7 @@ def draw(fit: Fit, path: Path) -> None:
         steps = min(row.recorded.size, 400)
         q = (np.arange(steps) + 0.5) / steps
         x, y = np.quantile(row.recorded, q), np.quantile(row.drawn, q)
-        least = max(1e-3, min(float(x[x > 0].min(initial=1.0)), float(y[y > 0].min(initial=1.0))))
+        least = max(1e-3, min(float(x[x > 0].min(initial=1e300)), float(y[y > 0].min(initial=1e300))))
         most = max(float(x.max()), float(y.max()), least * 2)
         ax.plot([least, most], [least, most], color="0.6", linewidth=1)
         ax.plot(np.maximum(x, least), np.maximum(y, least), ".", markersize=4,

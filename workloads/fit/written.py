@@ -5,7 +5,7 @@ from __future__ import annotations
 from workloads.fit.fitting import Fit
 from workloads.fit.quality import Row
 
-HEADERS = ("", "recorded p50", "drawn p50", "recorded mean", "drawn mean", "recorded p95", "drawn p95", "D", "p", "fit")
+HEADERS = ("recorded / drawn", "n", "p50", "", "mean", "", "p95", "", "D", "fit")
 
 
 def table(fit: Fit) -> list[tuple[str, ...]]:
@@ -14,13 +14,17 @@ def table(fit: Fit) -> list[tuple[str, ...]]:
 
     rows = []
     for row in fit.rows:
-        pairs = [f"{value:,.5g}" for pair in ((np.median(row.recorded), np.median(row.drawn)),
+        pairs = [_number(float(value)) for pair in ((np.median(row.recorded), np.median(row.drawn)),
                                               (row.recorded.mean(), row.drawn.mean()),
                                               (np.quantile(row.recorded, 0.95), np.quantile(row.drawn, 0.95)))
                  for value in pair]
-        rows.append((f"{row.name} ({row.recorded.size:,})", *pairs, f"{row.distance:.3f}", f"{row.p:.2g}",
+        rows.append((row.name, f"{row.recorded.size:,}", *pairs, f"{row.distance:.3f}",
                      row.verdict.upper() if row.verdict == "poor" else row.verdict))
     return rows
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:,.3g}"
 
 
 def warning(fit: Fit) -> str:
@@ -42,7 +46,7 @@ def text(fit: Fit) -> str:
         lines += [warning(fit), ""]
     lines += ["Goodness of fit. D is Kolmogorov's distance between what was recorded and what this spec draws: good up",
               "to 0.05 (or what the sample can tell), poor above 0.12 or with a mean off by more than 25 %.",
-              *("  ".join(f"{cell:>{12 if place else 40}}" for place, cell in enumerate(row)).rstrip()
+              *("".join(f"{cell:>9}" if place else f"{cell:<31}" for place, cell in enumerate(row)).rstrip()
                 for row in (HEADERS, *table(fit)))]
     head = "".join(f"# {line}".rstrip() + "\n" for line in lines)
     return head + yaml.safe_dump(fit.agents, sort_keys=False, width=110, default_flow_style=None)

@@ -99,23 +99,27 @@ def envelope_points(hardware: Sequence[str] = ("dgx-h100", "dgx-b200"), model: s
     return pd.DataFrame(rows, columns=["hardware", "context_tokens", "shared", "trajectories"])
 
 
-def envelope(points: pd.DataFrame | None = None, ax: Axes | None = None) -> Axes:
+def envelope(points: pd.DataFrame | None = None, ax: Axes | None = None, *, value: str = "trajectories",
+             shared: str = "shared") -> Axes:
     """Draw how many trajectories nodes hold against context length, a line a node and shared part.
 
     Parameters
     ----------
     points
-        As `envelope_points` returns them, which is what is drawn when left out.
+        As `envelope_points` returns them, which is what is drawn when left out; or what `sim.envelope` gives.
     ax
         Where to draw.
+    value, shared
+        Columns: what is counted (``ceiling`` or ``concurrency`` of `sim.envelope`), and the part of a context that is
+        common to all (``sharing`` there).
     """
     ax = style.axes(ax)
     points = envelope_points() if points is None else points
-    shares = sorted(points["shared"].unique())
+    shares = sorted(points[shared].unique())
     for index, (name, rows) in enumerate(points.groupby("hardware", sort=False)):
         for dash, share in enumerate(shares):
-            line = rows[rows["shared"] == share].sort_values("context_tokens")
-            ax.plot(line["context_tokens"], line["trajectories"].clip(lower=0.5), color=style.SERIES[index % 7],
+            line = rows[rows[shared] == share].sort_values("context_tokens")
+            ax.plot(line["context_tokens"], line[value].clip(lower=0.5), color=style.SERIES[index % 7],
                     linestyle=style.DASHES[dash % 7], marker=style.MARKERS[index % 7], markersize=5,
                     label=f"{name}, {share:.0%} shared" if share else f"{name}, nothing shared")
     ax.set_xscale("log", base=2)
