@@ -108,6 +108,7 @@ class Host:
         info: tuple[Entry, Entry, int] = move.info
         entry, target, blocks = info
         self.spilling -= blocks
-        self.nvme.copied(target, target.first + blocks if target.first == entry.first else entry.ready)
-        self.dram.release(entry)
-        self.dram.forget(entry.stream, self.env.now)
+        now_s = self.env.now
+        self.nvme.copied(target, entry.first + blocks, now_s)
+        self.dram.release(entry, now_s)
+        self.dram.forget(entry.stream, now_s)

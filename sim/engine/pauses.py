@@ -222,7 +222,7 @@ class Pauses:
         self._end_send(pause)
         tier = self.host.tier(pause.tier)
         for entry, end in pause.entries:
-            tier.copied(entry, end)
+            tier.copied(entry, end, now_s)
         if not pause.ended:
             pause.below_blocks, pause.below_since_s = pause.private_blocks, now_s
         if pause not in self.kept or pause.ended:

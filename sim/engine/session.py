@@ -22,8 +22,9 @@ class Session:
     It holds a timer or a job for every turn that is out; when none is left it has ended.
     """
 
-    __slots__ = ("_idle_since_s", "_in_system", "_rejected", "_roots", "cluster", "hit_tokens", "jobs", "output_tokens", "pauses",
-                 "prompt_tokens", "replica", "start_s", "status", "timers", "trajectory", "turns", "wait_s")
+    __slots__ = ("_idle_since_s", "_in_system", "_rejected", "_roots", "cluster", "hit_tokens", "jobs",
+                 "output_tokens", "pauses", "prompt_tokens", "replica", "start_s", "status", "timers", "trajectory",
+                 "turns", "wait_s")
 
     def __init__(self, cluster: Cluster, trajectory: Trajectory) -> None:
         self.cluster = cluster

@@ -134,7 +134,7 @@ class Transfers:
         """Undo `hold`."""
         for index, entry in held:
             tier = self.host.tiers[index]
-            tier.release(entry)
+            tier.release(entry, self.env.now)
             if self.host.config.exclusive:
                 tier.forget(entry.stream, self.env.now)
 

@@ -258,15 +258,16 @@ class PrefixTree:
 
     def _rest(self, node: Node, now_s: float) -> None:
         """The highest lock is gone: what it alone held goes dormant."""
+        used = max(node.run_end, *node.pins) if node.pins else node.run_end
+        if used == node.used_end:
+            return
         idle = node.end - node.used_end
         if idle <= 0:
             idle = 0
         else:
             self.wasted_block_s += idle * (now_s - node.since_s)
-        node.used_end = node.run_end
-        if node.pins:
-            node.used_end = max(node.run_end, *node.pins)
-        asleep = node.end - node.used_end
+        node.used_end = used
+        asleep = node.end - used
         if asleep > 0:
             self.dormant += asleep - idle
             self._dormant_since += asleep * now_s - idle * node.since_s

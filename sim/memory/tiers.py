@@ -62,7 +62,7 @@ class Tier:
         """
         entry = self.entries.get(stream)
         if entry is not None and not entry.first <= first <= entry.ready:
-            if entry.pins:
+            if entry.pins or end - first > self.capacity_blocks - self.pinned:
                 return None
             self._shrink(entry, entry.first, now_s)
             entry = None
@@ -71,7 +71,7 @@ class Tier:
         need = end - (first if entry is None else entry.end)
         if need > 0 and not self._make_room(need, now_s):
             if entry is not None:
-                self._unpin(entry)
+                self._unpin(entry, now_s)
             return None
         if entry is None:
             entry = self.entries[stream] = Entry(stream, first)
@@ -92,20 +92,18 @@ class Tier:
             self.entries.move_to_end(stream)
         return entry
 
-    def release(self, entry: Entry) -> None:
+    def release(self, entry: Entry, now_s: float) -> None:
         """Undo `hold`."""
-        self._unpin(entry)
+        self._unpin(entry, now_s)
 
-    def copied(self, entry: Entry, end: int) -> None:
+    def copied(self, entry: Entry, end: int, now_s: float) -> None:
         """The copy of blocks up to `end` has ended: they can be read."""
-        self._unpin(entry)
         entry.ready = max(entry.ready, end)
+        self._unpin(entry, now_s)
 
     def cancel(self, entry: Entry, now_s: float) -> None:
         """A copy into `entry` was cancelled: forget the blocks it did not bring, unless another copy brings them."""
-        self._unpin(entry)
-        if entry.pins == 0:
-            self._shrink(entry, entry.ready, now_s)
+        self._unpin(entry, now_s)
 
     def forget(self, stream: Stream, now_s: float) -> None:
         """Drop the stream's entry unless a copy pins it (its trajectory has ended, or HBM holds it again)."""
@@ -126,10 +124,13 @@ class Tier:
             self.pinned += entry.end - entry.first
         entry.pins += 1
 
-    def _unpin(self, entry: Entry) -> None:
+    def _unpin(self, entry: Entry, now_s: float) -> None:
+        """Lift one pin; with the last, forget blocks that no copy has brought."""
         entry.pins -= 1
         if entry.pins == 0:
             self.pinned -= entry.end - entry.first
+            if entry.ready < entry.end:
+                self._shrink(entry, entry.ready, now_s)
 
     def _make_room(self, need: int, now_s: float) -> bool:
         short = need - (self.capacity_blocks - self.used)

@@ -67,7 +67,7 @@ class Curve:
         where = log(x)
         if x >= self.high:
             return exp(ys[-1] + self.order * (where - xs[-1]))
-        right = bisect_right(xs, where)
+        right = min(bisect_right(xs, where), len(xs) - 1)  # log may round up to the last knot
         left = right - 1
         step = xs[right] - xs[left]
         share = (where - xs[left]) / step

@@ -63,7 +63,7 @@ class Pair:
     def copied(self) -> None:
         if self.copies:
             stream, entry, copy = self.copies.pop(self.rng.randrange(len(self.copies)))
-            self.tier.copied(entry, copy[1])
+            self.tier.copied(entry, copy[1], self.now_s)
             self.model.copied(stream, copy)
 
     def cancel(self) -> None:
@@ -84,7 +84,7 @@ class Pair:
     def release(self) -> None:
         if self.holds:
             stream, entry = self.holds.pop(self.rng.randrange(len(self.holds)))
-            self.tier.release(entry)
+            self.tier.release(entry, self.now_s)
             self.model.release(stream)
 
     def forget(self) -> None:

@@ -1,6 +1,7 @@
 """Is anything wrong in a trace told in one line, with its place, and never a traceback or a hang?"""
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,12 @@ TRACES = Path(__file__).parents[1] / "data" / "traces"
 TURN = {"trajectory": "t", "turn": 0, "prompt": [["a", 10]], "output": 3}
 ROW = {"timestamp": 0, "input_length": 600, "output_length": 3, "hash_ids": [1, 2]}
 REQUEST = {"request_id": "a", "input_length": 600, "output_length": 3}
+
+
+SPAN = {"spanId": "s", "startTimeUnixNano": "5000", "endTimeUnixNano": "9000",
+        "attributes": {"gen_ai.operation.name": "chat", "gen_ai.usage.input_tokens": 9}}
+AZURE = "TIMESTAMP,ContextTokens,GeneratedTokens\n"
+CSV = "session,prompt,output,wait\n"
 
 
 def jsonl(*rows):
@@ -75,6 +82,33 @@ def jsonl(*rows):
      r"requests\[0\]\.requests\[0\]\.out: is missing"),
     ("kv-cache-tester", '{"requests": [\n{"t": 0, "in": 4, "out": }]}', r"x\.jsonl:2: is no JSON"),
     ("kv-cache-tester", '{"block_size": 0, "requests": []}', "block_size"),
+    ("azure", "TIMESTAMP,ContextTokens\n", r"x\.jsonl:1: GeneratedTokens: the header lacks"),
+    ("azure", AZURE + "2023-11-16 18:17:03,5\n", r"x\.jsonl:2: has 2 cells; the header has 3"),
+    ("azure", AZURE + "yesterday,5,5\n", r"x\.jsonl:2: TIMESTAMP: expected a time"),
+    ("azure", AZURE + "2023-11-16 18:17:03,-5,5\n", "ContextTokens: expected a number"),
+    ("azure", AZURE + "2023-11-16 18:17:03,1.5,5\n", "ContextTokens: expected a whole number"),
+    ("azure", AZURE + "2023-11-16 18:17:03,5,5\n2023-11-16 18:17:02,5,5\n", r":3: TIMESTAMP: lies before"),
+    ("azure", AZURE + '"2023-11-16,5,5\n', "is no line of a CSV"),
+    ("sessions-csv", "session,session,prompt,output\n", r"x\.jsonl:1: the header has a column twice"),
+    ("sessions-csv", CSV + "a,5,5,-1\n", r"x\.jsonl:2: wait: expected a number from 0"),
+    ("sessions-csv", CSV + "a,5,5,nan\n", "wait: expected a number"),
+    ("sessions-csv", CSV + "a,5,5,1\nb,5,5,1\na,6,5,1\n", r":4: session: comes back"),
+    ("sessions-csv", CSV + "a,,5,1\n", "prompt: is missing"),
+    ("sessions-csv", "session,turn,prompt,output\na,0,5,5\na,0,6,5\n", r":3: turn: must rise"),
+    ("sessions-csv", "session,prompt,output,reused\na,5,5,\na,6,5,7\n", r":3: reused: is more"),
+    ("sessions-csv", "session,prompt,output,kept\na,5,5,6\n", r":2: kept: is more"),
+    ("sessions-csv", "session,prompt,output,human\na,5,5,maybe\n", "human: expected true or false"),
+    ("otel-genai", '{"a": 1}\n', "is neither a span nor"),
+    ("otel-genai", jsonl(SPAN, SPAN), r"x\.jsonl:2: spanId: is the id of two spans"),
+    ("otel-genai", jsonl({**SPAN, "parentSpanId": "s"}), r"x\.jsonl:1: parentSpanId: is its own parent"),
+    ("otel-genai", jsonl({**SPAN, "parentSpanId": "t"}, {**SPAN, "spanId": "t", "parentSpanId": "s"}), "own parent"),
+    ("otel-genai", jsonl({**SPAN, "endTimeUnixNano": "1"}), "endTimeUnixNano: lies before"),
+    ("otel-genai", jsonl({**SPAN, "startTimeUnixNano": -1}), "startTimeUnixNano: expected nanoseconds"),
+    ("otel-genai", jsonl({**SPAN, "startTimeUnixNano": "soon"}), "startTimeUnixNano: expected a whole number"),
+    ("otel-genai", jsonl({**SPAN, "attributes": {"gen_ai.operation.name": "chat"}}),
+     "gen_ai.usage.input_tokens: is missing"),
+    ("otel-genai", jsonl({**SPAN, "attributes": [{"key": "gen_ai.operation.name", "value": 3}]}), "attributes"),
+    ("otel-genai", jsonl({"resourceSpans": [{"scopeSpans": 3}]}), "scopeSpans: expected a list"),
 ])
 def test_what_is_wrong_is_named(format, content, says, tmp_path):
     file = tmp_path / "x.jsonl"
@@ -142,16 +176,18 @@ def test_skipping_keeps_what_is_right(tmp_path):
 
 FIELDS = sorted({key for row in (TURN, ROW, REQUEST) for key in row}
                 | {"after", "wait_for", "requests", "t", "in", "out", "type", "duration_ms", "prunes", "kept", "join",
-                   "session_id", "delay", "block_size", "api_time", "stop"})
+                   "session_id", "delay", "block_size", "api_time", "stop", "spanId", "parentSpanId", "attributes",
+                   "resourceSpans", "scopeSpans", "spans", "context", "startTimeUnixNano", "endTimeUnixNano",
+                   "gen_ai.operation.name", "gen_ai.usage.input_tokens", "gen_ai.conversation.id"})
 JUNK = st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
                     lambda inner: st.lists(inner, max_size=4)
                     | st.dictionaries(st.sampled_from(FIELDS), inner, max_size=4), max_leaves=12)
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=st.lists(st.dictionaries(st.sampled_from(FIELDS), JUNK, max_size=8), max_size=4),
        format=st.sampled_from(sorted(FORMATS)),
-       base=st.sampled_from([{}, TURN, ROW, REQUEST, {"requests": [{"t": 0, "in": 9, "out": 1}]}]))
+       base=st.sampled_from([{}, TURN, ROW, REQUEST, {"requests": [{"t": 0, "in": 9, "out": 1}]}, SPAN]))
 def test_any_rubbish_is_an_input_error(rows, format, base, tmp_path):
     file = tmp_path / "x.jsonl"
     file.write_text(jsonl(*({**base, **row} for row in rows)))
@@ -159,7 +195,8 @@ def test_any_rubbish_is_an_input_error(rows, format, base, tmp_path):
 
 
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(name=st.sampled_from(["mooncake.jsonl", "dynamo.jsonl", "kvplan.jsonl", "sessions/one.json"]),
+@given(name=st.sampled_from(["mooncake.jsonl", "dynamo.jsonl", "kvplan.jsonl", "sessions/one.json", "azure.csv",
+                             "sessions.csv", "spans.jsonl"]),
        cut=st.integers(0, 2000), put=st.binary(max_size=6), drop=st.integers(0, 40))
 def test_any_damage_is_an_input_error(name, cut, put, drop, tmp_path):
     raw = (TRACES / name).read_bytes()
@@ -168,6 +205,29 @@ def test_any_damage_is_an_input_error(name, cut, put, drop, tmp_path):
     file.write_bytes(raw[:cut] + put + raw[cut + drop:])
     format = guess(TRACES / name)
     read_or_refuse(file, format)
+
+
+CELLS = st.sampled_from(["", "a", "b", "0", "5", "-1", "nan", "1e9", "7.5", "true", '"', "2023-11-16 18:17:03", "9" * 50])
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(rows=st.lists(st.lists(CELLS, max_size=11), max_size=5), format=st.sampled_from(["azure", "sessions-csv"]),
+       base=st.sampled_from(["", AZURE, CSV, "session,turn,prompt,output,wait,arrival,tool,human,kept,reused\n"]))
+def test_any_table_is_an_input_error(rows, format, base, tmp_path):
+    file = tmp_path / "x.csv"
+    file.write_text(base + "".join(",".join(row) + "\n" for row in rows))
+    read_or_refuse(file, format)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_line_of_ten_megabytes_is_no_trouble(format, tmp_path):
+    file = tmp_path / "x.jsonl"
+    for line in (b'{"a": "' + b"x" * 10**7 + b'"}\n', b"[" * 10**7 + b"\n", b"," * 10**7 + b"\n",
+                 b'{"hash_ids": [' + b"1," * (5 * 10**6) + b"1]}\n", b"9" * 10**7):
+        file.write_bytes(line)
+        begun = time.process_time()
+        read_or_refuse(file, format)
+        assert time.process_time() - begun < 20
 
 
 def read_or_refuse(file, format):

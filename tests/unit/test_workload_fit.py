@@ -29,8 +29,9 @@ SPEC = {
                {"name": "task", "tokens": {"lognormal": {"median": 2000, "sigma": 0.5}}}],
     "turns": {"lognormal": {"median": 25, "sigma": 0.5}}, "output": {"lognormal": {"median": 200, "sigma": 0.7}},
     "observation": {"lognormal": {"median": 600, "sigma": 0.9}},
-    "tools": {"shell": {"weight": 8, "wait": {"mixture": [{"weight": 0.7, "of": {"lognormal": {"median": 1, "sigma": 0.5}}},
-                                                          {"weight": 0.3, "of": {"lognormal": {"median": 60, "sigma": 0.8}}}]}},
+    "tools": {"shell": {"weight": 8, "wait": {"mixture": [
+                  {"weight": 0.7, "of": {"lognormal": {"median": 1, "sigma": 0.5}}},
+                  {"weight": 0.3, "of": {"lognormal": {"median": 60, "sigma": 0.8}}}]}},
               "person": {"weight": 1, "human": True, "wait": {"lognormal": {"median": 200, "sigma": 1}}}},
     "unstable_serialization": {"probability": 0.03, "kept": 0.5}, "compaction": {"at": 30_000, "to": 0.3},
     "branching": {"probability": 0.01, "children": 2, "join": "subagent", "result": 900,
@@ -102,7 +103,7 @@ def test_a_poor_fit_is_said_loudly():
     other = observe(drawn(spec={**SPEC, "output": 2000}, seed=5))
     rows = {row.name: row.verdict for row in compare(recorded, other)}
     assert rows["output tokens"] == "poor"
-    found = fit(drawn())
+    found = fit(drawn(30))
     object.__setattr__(found, "rows", compare(recorded, other))
     assert "POOR FIT" in warning(found)
     assert "output tokens" in warning(found)

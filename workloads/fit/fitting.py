@@ -22,7 +22,7 @@ _A_KIND = 4
 _MOST_KINDS = 7
 _EVENTS = 3  # compactions that tell the thresholds of a kind
 _PRIOR = 10  # turns that the rate of breaks of all kinds counts for in that of one
-_CHECKED = 60_000  # turns that are drawn to see how good a fit is
+_CHECKED = 20_000  # turns that are drawn to see how good a fit is
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,8 @@ def fit(trajectories: Iterable[Trajectory], name: str = "recorded agents") -> Fi
     turns = sum(len(line.prompts) for session in sessions for line in (session.main, *session.children))
     ordered = sorted(sessions, key=lambda session: max(session.main.prompts))
     parts = _kinds(ordered)
-    specs = [_kind(part, sessions) for part in parts]
+    common = _common([session.main for session in sessions])
+    specs = [_kind(part, sessions, common) for part in parts]
     about = f"Fitted to {name}: {len(sessions):,} trajectories, {turns:,} turns."
     agents: dict[str, Any] = {"description": about, **specs[0]} if len(parts) == 1 else \
         {"description": about, "mix": [{"weight": len(part), "agents": spec}
@@ -103,10 +104,10 @@ def _gain(logs: NDArray[np.float64], low: int, cut: int, high: int) -> float:
                ((1, logs[low:high]), (-1, logs[low:cut]), (-1, logs[cut:high])))
 
 
-def _kind(part: Sequence[Session], everyone: Sequence[Session]) -> dict[str, Any]:
+def _kind(part: Sequence[Session], everyone: Sequence[Session], common: dict[str, Any]) -> dict[str, Any]:
     """Return the spec of the sessions in `part`; what they are too few to tell is taken from `everyone`."""
     mains = [session.main for session in part]
-    spec = _line(mains, [session.main for session in everyone])
+    spec = {**common, **_line(mains, [session.main for session in everyone])}
     spec["turns"] = ladder([len(line.prompts) for line in mains])
     shared = int(np.median([session.shared for session in everyone[1:]])) if len(everyone) > 1 else 0
     spec["prompt"] = _zones(mains, shared)
@@ -118,16 +119,21 @@ def _kind(part: Sequence[Session], everyone: Sequence[Session]) -> dict[str, Any
     return spec
 
 
-def _line(own: Sequence[Line], everyone: Sequence[Line]) -> dict[str, Any]:
-    """Return the part of a spec that describes a line of turns."""
-    outputs = [tokens for line in everyone for tokens in line.outputs]
+def _common(lines: Sequence[Line]) -> dict[str, Any]:
+    """Return the part of a spec that all kinds have in common: outputs and waits."""
+    outputs = [tokens for line in lines for tokens in line.outputs]
     spec: dict[str, Any] = {"output": ladder(outputs)}
-    kept = sum(line.kept_output for line in everyone) / max(1, sum(outputs))
+    kept = sum(line.kept_output for line in lines) / max(1, sum(outputs))
     if kept < 0.999:
         spec["strip_thinking"] = round(1 - kept, 4)
+    return {**spec, "tools": _tools(lines)}
+
+
+def _line(own: Sequence[Line], everyone: Sequence[Line]) -> dict[str, Any]:
+    """Return the part of a spec that describes how the context of a line of turns grows and breaks."""
+    spec: dict[str, Any] = {}
     growth = [tokens for line in own for tokens in line.growth] or [t for line in everyone for t in line.growth]
     spec["observation"] = ladder(growth) if growth else 0
-    spec["tools"] = _tools(everyone)
     if any(line.kept for line in everyone):
         spec["unstable_serialization"] = _breaks(own, everyone)
     longest = max(prompt + output for line in everyone for prompt, output in
@@ -214,4 +220,5 @@ def _branching(everyone: Sequence[Session], children: Sequence[Line], forks: Seq
     turns = ladder([len(child.prompts) for child in children])
     if not own:
         return {**branching, "turns": turns}
-    return {**branching, "agent": {"prompt": _zones(children, 0), "turns": turns, **_line(children, children)}}
+    return {**branching, "agent": {"prompt": _zones(children, 0), "turns": turns, **_common(children),
+                                   **_line(children, children)}}

@@ -35,11 +35,11 @@ class Line:
     lost
         There, the tokens of the prompt before that were not.
     cycles
-        (longest prompt, whether it was then compacted) between compactions.
+        Between compactions: (longest prompt, False), or (what the next would have been, True) where one follows.
     shrunk
         Of each compaction, the length afterwards as a share of before.
     head
-        Tokens kept where the prefix broke or was compacted.
+        Tokens kept where it was compacted.
     """
 
     prompts: list[int] = field(default_factory=list)
@@ -138,7 +138,8 @@ def _step(line: Line, before: Turn, turn: Turn, joins: bool) -> None:
     line.steps += 1
     line.added.append(turn.prompt_tokens - shared)
     if turn.prompt_tokens < SHRUNK * before.prompt_tokens:
-        line.cycles.append((before.prompt_tokens, True))
+        grown = sum(line.growth) // len(line.growth) if line.growth else 0  # what it would have been
+        line.cycles.append((before.prompt_tokens + before.kept_output + grown, True))
         line.shrunk.append(turn.prompt_tokens / before.prompt_tokens)
         line.head.append(shared)
     else:
@@ -147,7 +148,6 @@ def _step(line: Line, before: Turn, turn: Turn, joins: bool) -> None:
         if before.prompt_tokens - shared > LOST:
             line.kept.append(shared / before.prompt_tokens)
             line.lost.append(before.prompt_tokens - shared)
-            line.head.append(shared)
     if not joins:
         line.waits.setdefault(turn.tool or "none", []).append(turn.wait_s)
         if turn.human:

@@ -12,7 +12,7 @@ from workloads.fit.sizes import ladder
 
 _MOST_PARTS = 4
 _MANY = 200  # waits; from here on the longest hundredth is kept as it is
-_FEW = 20  # waits; below, a mixture says more than there is to know
+_FEW = 20  # waits; below, their quantiles say all there is to know
 _NARROWEST = 0.05  # sigma of a part; recorded times are rounded, so a part may not shrink onto one value
 _Array = NDArray[np.float64]
 
@@ -29,15 +29,14 @@ def fit_waits(values: Sequence[float]) -> dict[str, Any] | float:
         return float(data[0])
     cut = float(np.quantile(data, 0.99)) if data.size >= _MANY else np.inf
     body, tail = data[(data > 0) & (data <= cut)], data[data > cut]
-    if body.size < 2 or body.min() == body.max():
-        return ladder(data, least=1e-3)
-    logs = np.log(body)
-    counts = range(1, _MOST_PARTS + 1) if body.size >= _FEW else (1,)
-    weights, mus, sigmas = min((em(logs, k) for k in counts), key=lambda parts: bic(logs, *parts))
-    share = body.size / data.size
-    parts: list[dict[str, Any]] = [
-        {"weight": _round(weights[i] * share),
-         "of": {"lognormal": {"median": _round(np.exp(mus[i])), "sigma": _round(sigmas[i])}}} for i in np.argsort(mus)]
+    parts: list[dict[str, Any]] = []
+    if body.size < _FEW or body.min() == body.max():
+        parts += [{"weight": _round(body.size / data.size), "of": ladder(body, least=1e-6)}] if body.size else []
+    else:
+        logs = np.log(body)
+        weights, mus, sigmas = min((em(logs, k) for k in range(1, _MOST_PARTS + 1)), key=lambda found: bic(logs, *found))
+        parts += [{"weight": _round(weights[i] * body.size / data.size), "of": {"lognormal": {
+            "median": _round(np.exp(mus[i])), "sigma": _round(sigmas[i])}}} for i in np.argsort(mus)]
     zeros = int((data <= 0).sum())
     if zeros:
         parts.insert(0, {"weight": _round(zeros / data.size), "of": 0.0})

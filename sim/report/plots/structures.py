@@ -106,9 +106,8 @@ def tree_spans(tree: PrefixTree, before: Iterable[Any] = ()) -> pd.DataFrame:
     rows: list[dict[str, Any]] = []
     for node in tree.nodes.values():
         parent = node.parent.stream.label if node.parent is not None else ""
-        used = min(max(node.used_end, node.first), node.end)
-        for low, high, state in ((node.first, used, "in use" if node.running else "kept"),
-                                 (used, node.end, "dormant")):
+        run, used = (min(max(end, node.first), node.end) for end in (node.run_end, node.used_end))
+        for low, high, state in ((node.first, run, "in use"), (run, used, "kept"), (used, node.end, "dormant")):
             if high > low:
                 rows.append({"label": node.stream.label, "parent": parent, "first": low * size, "end": high * size,
                              "state": state})
