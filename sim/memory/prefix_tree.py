@@ -197,8 +197,8 @@ class PrefixTree:
         if end < max(node.used_end, *node.kids, node.first):
             raise ValueError(f"cannot free blocks from {end} on of {node!r}: they are in use")
         self._free_tail(node, freed, now_s)
-        if node.end == node.first and not node.runs and not node.pins:
-            self._remove(node, now_s)
+        if node.end == node.first:
+            self.discard_if_empty(node, now_s)
         return freed
 
     def evict(self, count: int, now_s: float) -> int:
@@ -222,8 +222,8 @@ class PrefixTree:
             if step == tail:
                 heappop(heap)
                 node.stamp += 1
-                if node.end == node.first and not node.runs and not node.pins:
-                    self._remove(node, now_s)
+                if node.end == node.first:
+                    self.discard_if_empty(node, now_s)
         self.evicted += freed
         return freed
 
