@@ -155,6 +155,7 @@ class RunTotals:
     events: int = 0
     steps: int = 0
     prediction_error: dict[str, float] = field(default_factory=dict)
+    band: dict[str, float] = field(default_factory=dict)
 
 
 #: Ratio between neighbouring histogram buckets: percentiles read from a histogram are within 1 %.

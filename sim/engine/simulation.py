@@ -150,7 +150,9 @@ def _finish(cluster: Cluster, deployment: Deployment, end_s: float) -> RunTotals
         totals.step_windows.extend(replica.accounts.latencies.step_times())
         for name, seconds in replica.bound_s.items():
             totals.bound_s[name] = totals.bound_s.get(name, 0.0) + seconds
-    totals.counts = _counts(cluster)
+    cost = cluster.replicas[0].cost
+    totals.counts = _counts(cluster) | cost.warnings()
+    totals.band = cost.band
     totals.prediction_error = _prediction_error(cluster)
     totals.breakers = dict(sorted(cluster.breakers.items(), key=lambda item: -item[1])[:10])
     totals.alive_integral_s = cluster.alive_integral_s(end_s)

@@ -71,7 +71,7 @@ def summarise(parts: Sequence[Part], facts: Facts, wall_s: float) -> dict[str, A
         "prediction_error": _prediction(parts),
         "checks": _checks(parts),
         "intervals": intervals.intervals(parts, facts.seed),
-        "band": None,
+        "band": parts[0].totals.band or None,
         "wall_s": wall_s,
         "events": sum(part.totals.events for part in parts),
     }

@@ -30,7 +30,8 @@ class SizeResult:
         Which objective is missed just beyond the answer, with figures.
     reliefs
         For each resource: what 25 % more of it makes of the answer (`answer`, `low`, `high`, `gain`, `change`), and
-        whether that is beyond chance (`clear`: a better load surely meets the objectives).
+        whether that is beyond chance (`clear`: a better load surely meets the objectives, or what is missed just beyond
+        the answer is surely better there; `effects` has the paired differences).
     candidates
         The loads tried for the answer, in order, each with its verdict (``meets``, ``misses``, ``unsure``), its
         replications, and each objective with mean and interval.

@@ -10,7 +10,7 @@ from sim.errors import InputError
 from sim.sweep import estimate, pool, relief, search
 from sim.sweep.loads import Load, load_of, placed
 from sim.sweep.size_result import SizeResult
-from sim.sweep.verdict import Verdict, judge
+from sim.sweep.verdict import Verdict, effect, judge
 
 if TYPE_CHECKING:
     from sim.scenario.model import Scenario
@@ -225,6 +225,18 @@ def _relieved(trials: Trials, resource: str, answer: float, found: search.Found,
         gain, clear = answer - best, high is not None and high < answer
     else:
         gain, clear = best - answer, low is not None and low > answer
+    effects = _effects(trials, resource, found.fine if trials.load.find == "replicas" else found.bad)
+    clear = clear or (gain > 0 and any(row["better"] for row in effects))
     return {"resource": resource, "what": relief.WORDS[resource], "factor": relief.FACTOR, "answer": best,
             "low": low or answer, "high": high, "gain": gain, "change": gain / answer, "clear": clear,
-            "trials": len(again.trials)}
+            "effects": effects, "trials": len(again.trials)}
+
+
+def _effects(trials: Trials, resource: str, beyond: float | None) -> list[dict[str, Any]]:
+    """Return what a relief does, at the load just beyond the answer, to the objectives that are missed there."""
+    if not beyond:
+        return []
+    base, other = trials.of(beyond), trials.of(beyond, resource)
+    missed = [row["objective"] for row in base.verdict.objectives if not row["likely"]]
+    found = [effect(base.summaries, other.summaries, name) for name in missed if name != "stable"]
+    return [row for row in found if row is not None]

@@ -56,6 +56,23 @@ def judge(summaries: Sequence[Mapping[str, Any]], *, is_open: bool) -> Verdict:
     return Verdict(answer, likely, rows, "; ".join(missed))
 
 
+def effect(base: Sequence[Mapping[str, Any]], other: Sequence[Mapping[str, Any]], name: str) -> dict[str, Any] | None:
+    """Return by how much one objective differs from `base` in `other`, replication by replication, with its interval.
+
+    The same replications see the same agents, so the difference is known far better than either value. None without
+    two replications that have a value in both.
+    """
+    key = "value" if name.startswith("goodput.") else "value_s"
+    pairs = [(_row(one, name).get(key), _row(two, name).get(key)) for one, two in zip(base, other, strict=False)]
+    gaps = [two - one for one, two in pairs if one is not None and two is not None]
+    if len(gaps) < 2:
+        return None
+    mean, half = _interval(gaps)
+    worse = -1.0 if key == "value" else 1.0
+    return {"objective": name, "difference": mean, "low": mean - half, "high": mean + half,
+            "better": bool(worse * mean + half < 0)}
+
+
 def _names(summaries: Sequence[Mapping[str, Any]]) -> list[str]:
     return list(dict.fromkeys(row["objective"] for summary in summaries for row in summary["goodput"]["objectives"]))
 

@@ -33,4 +33,5 @@ def build(timing: Any, deployment: Any) -> StepCost:
                              got=timing.measured)
         return MeasuredCost(profile, replica, deployment.model, deployment.weights_dtype, deployment.kv_dtype)
     roofline = timing.roofline
-    return RooflineCost(replica, roofline.mode, roofline.mfu, roofline.mbu, roofline.step_overhead_s)
+    return RooflineCost(replica, roofline.mode, roofline.mfu, roofline.mbu, roofline.step_overhead_s,
+                        roofline.collective_latency_s)

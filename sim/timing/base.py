@@ -34,6 +34,15 @@ class StepCost(Protocol):
         """Return the term that took most of such a step."""
         ...
 
+    def warnings(self) -> dict[str, int]:
+        """Return how often the model was asked beyond what it was made from, by what was asked."""
+        ...
+
+    @property
+    def band(self) -> dict[str, float]:
+        """Return the known median relative error of ``ttft`` and ``tpot`` that step times cause; empty if unknown."""
+        ...
+
 
 def stretch_s(lines: tuple[Line, ...], context: int, decoding: int, steps: int) -> float:
     """Return the seconds of `steps` decode steps in a row, of which the first reads `context` tokens.

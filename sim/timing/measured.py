@@ -83,6 +83,10 @@ class MeasuredCost:
         tested = self.profile.engine.get("tested", {})
         return {name: float(tested[f"{name}_median"]) for name in ("ttft", "tpot") if f"{name}_median" in tested}
 
+    def warnings(self) -> dict[str, int]:
+        """Return the look-ups outside the measured range, by table."""
+        return self.excursions.counts()
+
     @property
     def ttft_floor_s(self) -> float:
         """Seconds the server in front of the engine adds to every first token (not part of any step)."""

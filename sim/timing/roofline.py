@@ -134,6 +134,15 @@ class RooflineCost:
         }
         return max(terms, key=lambda name: terms[name])
 
+    def warnings(self) -> dict[str, int]:
+        """Return nothing: a roofline has no measured range to leave."""
+        return {}
+
+    @property
+    def band(self) -> dict[str, float]:
+        """Return nothing: the efficiencies are stated, not fitted."""
+        return {}
+
     def _make_lines(self, decoding: int) -> tuple[Line, ...]:
         replica = self.replica
         if self.mode == "max":

@@ -169,8 +169,9 @@ def ledgers_sum_to_the_whole(result: Run) -> None:
 def nothing_is_left(result: Run) -> None:
     for replica in result.cluster.replicas:
         pool, tree, admission, pauses = replica.kv.pool, replica.kv.tree, replica.admission, replica.pauses
-        assert (tree.kept, admission.reserved, pauses.leaving) == (0, 0, 0)
-        assert (admission.reloads.count, admission.reloads.blocks, pauses.prefetches.blocks) == (0, 0, 0)
+        assert (tree.kept, admission.reserved) == (0, 0)
+        assert (replica.accounts.leaving, replica.accounts.loading) == (0, 0)
+        assert admission.reloads.count == 0
         assert (admission.queue.count, len(admission.running), len(admission.prefills)) == (0, 0, 0)
         assert (admission.prefill_context, replica.batch.size, replica.batch.context, replica.batch.slots) == (0,) * 4
         assert pool.free + tree.resident == pool.total

@@ -207,7 +207,8 @@ def test_any_damage_is_an_input_error(name, cut, put, drop, tmp_path):
     read_or_refuse(file, format)
 
 
-CELLS = st.sampled_from(["", "a", "b", "0", "5", "-1", "nan", "1e9", "7.5", "true", '"', "2023-11-16 18:17:03", "9" * 50])
+CELLS = st.sampled_from(["", "a", "b", "0", "5", "-1", "nan", "1e9", "7.5", "true", '"', "2023-11-16 18:17:03",
+                         "9" * 50])
 
 
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

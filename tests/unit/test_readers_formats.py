@@ -185,10 +185,12 @@ def test_there_and_back(to, tmp_path):
             assert x.wait_s == pytest.approx(y.wait_s, abs=2e-6)
             if to in ("kvplan", "sessions-csv", "otel-genai"):
                 assert x.human == y.human
-                fits = any(f.branch == x.branch and f.prompt_tokens >= x.prompt_tokens + x.output_tokens for f in x.next)
+                fits = any(f.branch == x.branch and f.prompt_tokens >= x.prompt_tokens + x.output_tokens
+                               for f in x.next)
                 assert y.kept_output == x.kept_output or not fits  # whether it stays shows in the turn after it
         for x, y, u, v in zip(first, first[1:], second, second[1:], strict=False):
-            if x.branch == y.branch and to != "azure":
+            grew = y.prompt_tokens >= x.prompt_tokens and shared_tokens(x, y) < x.prompt_tokens  # spans cannot tell
+            if x.branch == y.branch and to != "azure" and not (to == "otel-genai" and grew):
                 exact, found = shared_tokens(x, y), shared_tokens(u, v)
                 assert found == exact if block == 1 else exact - block < found <= exact
     if to in ("kvplan", "dynamo-agentic", "kv-cache-tester", "mooncake"):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import sim
 from sim.errors import InputError
 from sim.sweep import relief, search
-from sim.sweep.verdict import judge
+from sim.sweep.verdict import effect, judge
 
 LLAMA = {"n_params": 70_600_000_000, "n_layers": 80, "n_heads": 64, "n_kv_heads": 8, "head_dim": 128, "d_model": 8192}
 FAST = {"gpu": {"hbm_bytes": 1e15, "hbm_Bps": 1e15, "peak_flops": {"bf16": 1e20}}, "gpus": 4,
@@ -164,6 +164,15 @@ def test_verdicts(values, options, answer):
     found = judge([summary(value, **options) for value in values], is_open=True)
     assert found.answer == answer
     assert bool(found.why) == (not found.likely)
+
+
+def test_paired_differences_are_sure_where_values_are_not():
+    base, other = ([summary(value) for value in values] for values in ([0.5, 2.0, 4.0], [0.4, 1.9, 3.9]))
+    found = effect(base, other, "ttft.p95")
+    assert found["better"]
+    assert found["difference"] == pytest.approx(-0.1)
+    assert not effect(other, base, "ttft.p95")["better"]
+    assert effect(base[:1], other[:1], "ttft.p95") is None
 
 
 def test_every_relief_gives_more_of_one_thing():

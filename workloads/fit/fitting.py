@@ -21,6 +21,7 @@ from workloads.trajectory import Trajectory
 _A_KIND = 4
 _MOST_KINDS = 7
 _EVENTS = 3  # compactions that tell the thresholds of a kind
+_SHARED = 64  # tokens that two trajectories have in common before it counts
 _PRIOR = 10  # turns that the rate of breaks of all kinds counts for in that of one
 _CHECKED = 20_000  # turns that are drawn to see how good a fit is
 
@@ -111,6 +112,8 @@ def _kind(part: Sequence[Session], everyone: Sequence[Session], common: dict[str
     spec["turns"] = ladder([len(line.prompts) for line in mains])
     shared = int(np.median([session.shared for session in everyone[1:]])) if len(everyone) > 1 else 0
     spec["prompt"] = _zones(mains, shared)
+    if "unstable_serialization" in spec:
+        spec["unstable_serialization"]["zone"] = spec["prompt"][0]["name"]
     children = [child for session in everyone for child in session.children]
     forks = [fork for session in everyone for fork in session.forks]
     steps = sum(session.main.steps for session in everyone)
@@ -200,13 +203,13 @@ def _tools(lines: Sequence[Line]) -> dict[str, Any]:
 
 
 def _zones(lines: Sequence[Line], shared: int) -> list[dict[str, Any]]:
-    """Return the zones of a prompt: the head that every break leaves, and what a session opens with."""
+    """Return the zones of a prompt: what all share, what a compaction leaves, what a session opens with."""
     first = [line.prompts[0] for line in lines]
     kept = [tokens for line in lines for tokens in line.head]
-    head = min(int(np.median(kept)) if kept else 0, min(first) - 1)
-    head = max(head, min(shared, min(first) - 1), 0)
-    whose = "all" if shared >= max(64, head // 2) else "trajectory"
-    return [{"name": "head", "tokens": head, "shared": whose},
+    common = min(shared, min(first) - 1) if shared >= _SHARED else 0
+    head = max(common, min(int(np.median(kept)) if kept else 0, min(first) - 1))
+    zones: list[dict[str, Any]] = [{"name": "common", "tokens": common, "shared": "all"}] if common else []
+    return [*zones, {"name": "head", "tokens": head - common},
             {"name": "opening", "tokens": ladder([tokens - head for tokens in first])}]
 
 

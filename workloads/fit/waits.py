@@ -34,7 +34,8 @@ def fit_waits(values: Sequence[float]) -> dict[str, Any] | float:
         parts += [{"weight": _round(body.size / data.size), "of": ladder(body, least=1e-6)}] if body.size else []
     else:
         logs = np.log(body)
-        weights, mus, sigmas = min((em(logs, k) for k in range(1, _MOST_PARTS + 1)), key=lambda found: bic(logs, *found))
+        found = [em(logs, k) for k in range(1, _MOST_PARTS + 1)]
+        weights, mus, sigmas = min(found, key=lambda parts: bic(logs, *parts))
         parts += [{"weight": _round(weights[i] * body.size / data.size), "of": {"lognormal": {
             "median": _round(np.exp(mus[i])), "sigma": _round(sigmas[i])}}} for i in np.argsort(mus)]
     zeros = int((data <= 0).sum())

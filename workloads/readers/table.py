@@ -12,6 +12,7 @@ from typing import Any
 from sim.errors import InputError
 from workloads.readers.base import Problems, raw_lines
 
+_MOST_CELLS = 1000
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
@@ -70,6 +71,8 @@ def _check(header: list[str], required: frozenset[str]) -> None:
 
 
 def _cells(raw: bytes) -> list[str]:
+    if raw.count(b",") > _MOST_CELLS:
+        raise InputError(f"has more than {_MOST_CELLS} cells")
     try:
         (cells,) = csv.reader([raw.decode("utf-8-sig").rstrip("\r\n")], strict=True)
     except UnicodeDecodeError as error:
