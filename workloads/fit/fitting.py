@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import islice, pairwise
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from workloads.fit.sizes import ladder, thresholds
 from workloads.fit.waits import fit_waits
 from workloads.trajectory import Trajectory
 
-_A_KIND = 4
+_A_KIND = 4  # sessions that a kind of agent is fitted to, at least
 _MOST_KINDS = 7
 _EVENTS = 3  # compactions that tell the thresholds of a kind
 _SHARED = 64  # tokens that two trajectories have in common before it counts
@@ -61,8 +61,8 @@ def fit(trajectories: Iterable[Trajectory], name: str = "recorded agents") -> Fi
 
     Notes
     -----
-    Sessions differ in size, and long contexts go with few turns as often as with many, so sessions are sorted by their
-    longest prompt and cut into a few kinds of 4 or more. A kind has its own turns, first prompt, growth and
+    Long contexts and many turns do not come independently, so sessions are cut into a few kinds of 4 or more, alike in
+    their longest prompt and their turns. A kind has its own turns, first prompt, growth and
     compaction; waits, outputs and breaks are fitted to all together.
     """
     from workloads.arrivals import Arrivals, ClosedLoop
@@ -72,8 +72,7 @@ def fit(trajectories: Iterable[Trajectory], name: str = "recorded agents") -> Fi
     if not sessions:
         raise InputError("the trace holds no trajectory to fit to")
     turns = sum(len(line.prompts) for session in sessions for line in (session.main, *session.children))
-    ordered = sorted(sessions, key=lambda session: max(session.main.prompts))
-    parts = _kinds(ordered)
+    parts = _kinds(sessions)
     common = _common([session.main for session in sessions])
     specs = [_kind(part, sessions, common) for part in parts]
     about = f"Fitted to {name}: {len(sessions):,} trajectories, {turns:,} turns."
@@ -86,23 +85,31 @@ def fit(trajectories: Iterable[Trajectory], name: str = "recorded agents") -> Fi
     return Fit(agents, compare(sessions, observe(islice(drawn, wanted))), len(sessions), turns)
 
 
-def _kinds(ordered: Sequence[Session]) -> list[list[Session]]:
-    """Cut sessions, sorted by their longest prompt, into kinds: where their logarithms vary least within a kind."""
-    logs = np.log([max(session.main.prompts) for session in ordered])
-    cuts = [0, len(ordered)]
-    while len(cuts) <= min(_MOST_KINDS, len(ordered) // (2 * _A_KIND)):
-        best = max(((_gain(logs, low, cut, high), cut) for low, high in pairwise(cuts)
-                    for cut in range(low + _A_KIND, high - _A_KIND + 1)), default=(0.0, 0))
-        if best[0] <= 0.02 * len(ordered) * float(logs.var()):
+def _kinds(sessions: Sequence[Session]) -> list[list[Session]]:
+    """Cut sessions into kinds, one cut after the other, each where it reduces most what varies within a kind."""
+    shape = {id(session): np.log([max(session.main.prompts), len(session.main.prompts)]) for session in sessions}
+    parts = [list(sessions)]
+    whole = _squares(np.array(list(shape.values())))
+    while len(parts) < _MOST_KINDS:
+        best: tuple[float, int, list[Session], int] | None = None
+        for place, part in enumerate(parts):
+            for axis in (0, 1):
+                ordered = sorted(part, key=lambda session: float(shape[id(session)][axis]))
+                found = np.array([shape[id(session)] for session in ordered])
+                for cut in range(_A_KIND, len(ordered) - _A_KIND + 1):
+                    gain = _squares(found) - _squares(found[:cut]) - _squares(found[cut:])
+                    if best is None or gain > best[0]:
+                        best = gain, place, ordered, cut
+        if best is None or best[0] < 0.02 * whole:
             break
-        cuts = sorted([*cuts, best[1]])
-    return [list(ordered[low:high]) for low, high in pairwise(cuts)]
+        _, place, ordered, cut = best
+        parts[place:place + 1] = [ordered[:cut], ordered[cut:]]
+    return parts
 
 
-def _gain(logs: NDArray[np.float64], low: int, cut: int, high: int) -> float:
-    """Return by how much a cut reduces the squares within."""
-    return sum(sign * part.size * float(part.var()) for sign, part in
-               ((1, logs[low:high]), (-1, logs[low:cut]), (-1, logs[cut:high])))
+def _squares(shape: NDArray[np.float64]) -> float:
+    """Return the sum of squares within."""
+    return float(len(shape) * shape.var(axis=0).sum())
 
 
 def _kind(part: Sequence[Session], everyone: Sequence[Session], common: dict[str, Any]) -> dict[str, Any]:
@@ -111,7 +118,7 @@ def _kind(part: Sequence[Session], everyone: Sequence[Session], common: dict[str
     spec = {**common, **_line(mains, [session.main for session in everyone])}
     spec["turns"] = ladder([len(line.prompts) for line in mains])
     shared = int(np.median([session.shared for session in everyone[1:]])) if len(everyone) > 1 else 0
-    spec["prompt"] = _zones(mains, shared)
+    spec["prompt"] = _zones(mains, shared, [tokens for session in everyone for tokens in session.main.head])
     if "unstable_serialization" in spec:
         spec["unstable_serialization"]["zone"] = spec["prompt"][0]["name"]
     children = [child for session in everyone for child in session.children]
@@ -202,10 +209,9 @@ def _tools(lines: Sequence[Line]) -> dict[str, Any]:
             for tool, values in sorted(waits.items(), key=lambda item: -len(item[1]))} or {"tool": {"wait": 0}}
 
 
-def _zones(lines: Sequence[Line], shared: int) -> list[dict[str, Any]]:
+def _zones(lines: Sequence[Line], shared: int, kept: Sequence[int]) -> list[dict[str, Any]]:
     """Return the zones of a prompt: what all share, what a compaction leaves, what a session opens with."""
     first = [line.prompts[0] for line in lines]
-    kept = [tokens for line in lines for tokens in line.head]
     common = min(shared, min(first) - 1) if shared >= _SHARED else 0
     head = max(common, min(int(np.median(kept)) if kept else 0, min(first) - 1))
     zones: list[dict[str, Any]] = [{"name": "common", "tokens": common, "shared": "all"}] if common else []
@@ -223,5 +229,5 @@ def _branching(everyone: Sequence[Session], children: Sequence[Line], forks: Seq
     turns = ladder([len(child.prompts) for child in children])
     if not own:
         return {**branching, "turns": turns}
-    return {**branching, "agent": {"prompt": _zones(children, 0), "turns": turns, **_common(children),
+    return {**branching, "agent": {"prompt": _zones(children, 0, []), "turns": turns, **_common(children),
                                    **_line(children, children)}}
