@@ -47,6 +47,8 @@ class Admission:
         #: Turns whose prefill was complete before their pipelined reload, which has ended now.
         self.held_back: list[Job] = []
         self.preemptions = self.rejections = self.deadlocks = 0
+        #: Turns served although their context is longer than the model takes.
+        self.over_limit = 0
         #: Whether the head of the queue lacks blocks; for how long heads have, so far.
         self.blocked = False
         self._blocked_s = 0.0
@@ -65,6 +67,8 @@ class Admission:
             cluster = self.replica.cluster
             cluster.longest_refused = max(cluster.longest_refused, turn.prompt_tokens + turn.output_tokens)
             return False
+        if turn.prompt_tokens + turn.output_tokens > self.replica.context_limit:
+            self.over_limit += 1
         job.replica = self.replica.number
         job.state = Job.WAITING
         job.blocked_mark_s = self.blocked_until(now_s)
@@ -220,6 +224,14 @@ class Admission:
                 self.deadlocks += 1
                 return True
         pauses = self.replica.pauses
+        if self.queue.pinned:
+            # Turns that wait on their pinned contexts keep each other, and the head, from running.
+            self.deadlocks += 1
+            job = next(reversed(self.queue.pinned))
+            del self.queue.pinned[job]
+            if job.pause is not None:
+                pauses.force(job.pause, now_s)
+            return True
         if any(not pause.ended for pause in pauses.kept):
             return False
         self.deadlocks += 1

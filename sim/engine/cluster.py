@@ -42,7 +42,7 @@ class Cluster:
         self.longest_refused = 0
         self.breakers: dict[str, int] = {}
         self.progress: Callable[[float, int], None] | None = None
-        self._backlog: deque[Trajectory] = deque()
+        self._backlog: deque[tuple[Trajectory, float]] = deque()
         self._routed = 0
         self._alive_integral_s = 0.0
         self._alive_since_s = 0.0
@@ -96,7 +96,7 @@ class Cluster:
         if self.progress is not None:
             self.progress(now_s, self.started - len(self.sessions))
         if self._backlog:
-            self._start(self._backlog.popleft())
+            self._start(*self._backlog.popleft())
         if self._closed is not None:
             self._call_after(self._closed.think_s, self._replace)
 
@@ -149,13 +149,13 @@ class Cluster:
 
     def _arrive(self, trajectory: Trajectory) -> None:
         if self.most_alive is not None and len(self.sessions) >= self.most_alive:
-            self._backlog.append(trajectory)
+            self._backlog.append((trajectory, self.env.now))
         else:
-            self._start(trajectory)
+            self._start(trajectory, self.env.now)
 
-    def _start(self, trajectory: Trajectory) -> None:
+    def _start(self, trajectory: Trajectory, arrived_s: float) -> None:
         self._book_alive(self.env.now)
-        session = Session(self, trajectory)
+        session = Session(self, trajectory, arrived_s)
         self.sessions[trajectory.number] = session
         self.started += 1
         self.alive_max = max(self.alive_max, len(self.sessions))

@@ -149,13 +149,16 @@ class Pauses:
     def demote(self, now_s: float) -> bool:
         """Take the pin off the pause kept longest, because running turns need its blocks; False if there is none."""
         for pause in self.kept:
-            if pause.transfer is not None:
-                continue
-            pause.forced = True
-            self.forced += 1
-            self.let_go(pause, now_s)
-            return True
+            if pause.transfer is None:
+                self.force(pause, now_s)
+                return True
         return False
+
+    def force(self, pause: Pause, now_s: float) -> None:
+        """Take the pin off a pause against the policy's will."""
+        pause.forced = True
+        self.forced += 1
+        self.let_go(pause, now_s)
 
     def _keep(self, pause: Pause, ttl_s: float, now_s: float) -> None:
         self.pin(pause, now_s)

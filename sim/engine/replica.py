@@ -43,6 +43,8 @@ class Replica:
         Seconds to copy a block within HBM (copy-on-write), added to the step that needs it.
     layers
         Layers of the model: a pipelined reload is one layer ahead of its turn.
+    context_limit
+        Longest context the model takes, in tokens; longer ones are served and counted.
     stretches
         False executes every step on its own (slower, same results; for tests).
     """
@@ -50,7 +52,7 @@ class Replica:
     def __init__(self, env: simpy.Environment, cluster: Cluster, number: int, kv: KvCache, cost: StepCost,
                  schedule: Schedule, sink: Sink, *, headroom_blocks: int = 0, low_blocks: int = 0,
                  high_blocks: int = 0, block_copy_s: float = 0.0, layers: int = 1,
-                 stretches: bool = True) -> None:
+                 context_limit: int = 1 << 62, stretches: bool = True) -> None:
         self.env = env
         self.cluster = cluster
         self.number = number
@@ -62,6 +64,7 @@ class Replica:
         self.high_blocks = high_blocks
         self.block_copy_s = block_copy_s
         self.layers = layers
+        self.context_limit = context_limit
         self.stretches = stretches
         self.batch = Batch(kv.pool.block_tokens)
         self.admission = Admission(self, headroom_blocks)

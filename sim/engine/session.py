@@ -26,10 +26,11 @@ class Session:
                  "output_tokens", "pauses", "prompt_tokens", "replica", "start_s", "status", "timers", "trajectory",
                  "turns", "wait_s")
 
-    def __init__(self, cluster: Cluster, trajectory: Trajectory) -> None:
+    def __init__(self, cluster: Cluster, trajectory: Trajectory, arrived_s: float) -> None:
         self.cluster = cluster
         self.trajectory = trajectory
-        self.start_s = cluster.env.now
+        #: Time of its arrival; it starts later if too many are alive.
+        self.start_s = arrived_s
         self._roots = set(trajectory.roots)
         self.status = "unfinished"
         self._rejected = False
@@ -42,7 +43,7 @@ class Session:
         self.turns = self.prompt_tokens = self.output_tokens = self.hit_tokens = 0
         self.wait_s = 0.0
         self._in_system = 0
-        self._idle_since_s = self.start_s
+        self._idle_since_s = arrived_s
 
     def start(self) -> None:
         """Set the timers of the turns that wait for no other."""

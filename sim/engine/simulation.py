@@ -113,7 +113,7 @@ def _replica(env: simpy.Environment, cluster: Cluster, index: int, scenario: Sce
                       headroom_blocks=int(engine.headroom * total), low_blocks=int(cache.low_watermark * total),
                       high_blocks=int(cache.high_watermark * total),
                       block_copy_s=2.0 * deployment.block_bytes / deployment.hbm_Bps, layers=deployment.n_layers,
-                      stretches=stretches)
+                      context_limit=deployment.model.context_limit, stretches=stretches)
     link = Link(env, deployment.host_link_Bps_out, deployment.host_link_Bps_in, deployment.host_link_latency_s,
                 deployment.host_link_Bps_both, host.bus)
     transfers = Transfers(env, index, link, host, deployment.block_bytes, sink)
@@ -178,6 +178,7 @@ def _counts(cluster: Cluster) -> dict[str, int]:
         "evictions": sum(replica.kv.tree.evicted for replica in replicas),
         "forced_evictions": sum(replica.pauses.forced for replica in replicas),
         "preemptions": sum(replica.admission.preemptions for replica in replicas),
+        "over_context_limit": sum(replica.admission.over_limit for replica in replicas),
         "rejections": sum(replica.admission.rejections for replica in replicas),
         "deadlocks_broken": sum(replica.admission.deadlocks for replica in replicas),
         "cow_copies": sum(replica.kv.copies for replica in replicas),
