@@ -211,7 +211,8 @@ def test_without_a_prefix_cache_nothing_is_shared(shape: dict[str, Any], program
 
 @settings(max_examples=150)
 @given(SHAPES, PROGRAMS)
-def test_kept_blocks_are_those_that_only_paused_trajectories_pin(shape: dict[str, Any], program: tuple[int, int]) -> None:
+def test_kept_blocks_are_those_that_only_paused_trajectories_pin(shape: dict[str, Any],
+                                                                 program: tuple[int, int]) -> None:
     pair = Pair(**shape)
     for operation in operations(program):
         pair.apply(*operation)

@@ -110,7 +110,8 @@ class Pair:
         for stream, length in zip(self.streams, self.lengths, strict=True):
             for have in (0, self.SIZE, stream.attach, self.rng.randrange(length)):
                 found = cover([tier], stream, length, have, self.SIZE)
-                assert [have // self.SIZE + blocks for blocks in found] == [model.reach(stream, length, have, self.SIZE)]
+                reach = model.reach(stream, length, have, self.SIZE)
+                assert [have // self.SIZE + blocks for blocks in found] == [reach]
 
 
 @settings(max_examples=400)
@@ -144,7 +145,8 @@ def test_a_copy_makes_room_or_changes_nothing(program: tuple[int, int]) -> None:
         before = {stream: (entry.first, entry.end, entry.ready) for stream, entry in pair.tier.entries.items()}
         pair.reserve()
         if len(pair.copies) == copies:
-            assert before == {stream: (entry.first, entry.end, entry.ready) for stream, entry in pair.tier.entries.items()}
+            after = {stream: (entry.first, entry.end, entry.ready) for stream, entry in pair.tier.entries.items()}
+            assert before == after
         pair.copied()
 
 
