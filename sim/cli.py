@@ -426,7 +426,7 @@ def workload_fit(trace: str, /, *others: str, output: Annotated[Path, Parameter(
     trace, others
         Files or folders of traces.
     output
-        The file of the spec; a scenario takes it as `workload: {agents: {file: FILE}}`.
+        The file of the spec; a scenario takes it as `workload: {agents: FILE}`.
     picture
         Where to draw quantiles against quantiles; beside the spec, as .png, when left out.
     format

@@ -53,6 +53,6 @@ def content(path: Path) -> dict[str, Any]:
         mark = getattr(error, "problem_mark", None)
         raise InputError(f"is no YAML: {getattr(error, 'problem', None) or 'cannot be parsed'}", file=path,
                          line=None if mark is None else mark.line + 1) from None
-    if not isinstance(found, dict) or "trace" in found or "file" in found:
+    if not isinstance(found, dict) or "trace" in found:
         raise InputError("expected the fields of a spec, or a mix", file=path)
     return found

@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag
 
-from sim.errors import InputError
 from workloads.arrivals import Arrivals
 from workloads.spec import TrajectorySpec
 
@@ -68,15 +67,12 @@ def _which(agents: Any) -> str:
 
 
 def _from_file(agents: Any) -> Any:
-    """Replace ``{file: FILE}`` by what the file holds, so that a resolved scenario stands on its own."""
-    if not isinstance(agents, dict) or "file" not in agents:
+    """Replace the name of a YAML file by what it holds, so that a resolved scenario stands on its own."""
+    if not isinstance(agents, str) or not agents.lower().endswith((".yaml", ".yml")):
         return agents
-    if len(agents) > 1:
-        raise InputError("takes no other field beside it; change the file, or write the spec in place", field="file",
-                         got=", ".join(key for key in map(str, agents) if key != "file"))
     from workloads.catalogue import content
 
-    return content(Path(str(agents["file"])))
+    return content(Path(agents).expanduser())
 
 
 class WorkloadConfig(BaseModel):
@@ -89,7 +85,7 @@ class WorkloadConfig(BaseModel):
         | Annotated[TrajectorySpec, Tag("TrajectorySpec")],
         Discriminator(_which), BeforeValidator(_from_file),
     ]
-    """A library name, a spec or ``{mix: [...]}`` written in place or in a ``{file: FILE}``, or a recording,
+    """A library name; a spec or ``{mix: [...]}``, written in place or in a file ``NAME.yaml``; or a recording,
     ``{trace: FILE-or-FOLDER, format: NAME}``."""
     arrivals: Arrivals | None = None
     """None: a trace's own times; for a trace without, all its trajectories at once; for a spec, 16 always alive."""

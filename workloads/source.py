@@ -158,8 +158,7 @@ def named(source: str, *, trajectories: int | None = None, seed: int = 0, format
     if source not in names and not path.exists():
         raise InputError(f"is no trace, no spec, and no agent of the library ({', '.join(names)})", got=source)
     spec = source in names or path.suffix.lower() in (".yaml", ".yml")
-    agents: Any = source if source in names else {"file": source} if spec else \
-        {"trace": str(path.absolute()), "format": format, "on_error": on_error}
+    agents: Any = source if spec else {"trace": str(path.absolute()), "format": format, "on_error": on_error}
     try:
         workload: Any = build(WorkloadConfig.model_validate({"agents": agents}), Path())
     except ValidationError as error:

@@ -116,11 +116,9 @@ def _models_at(schema: type[BaseModel], loc: Iterable[Any]) -> list[type[BaseMod
 
 
 def _tags(model: type[BaseModel]) -> list[Any]:
-    """Return the values of a model's first field if it is a Literal: what a union tells it by."""
-    for info in model.model_fields.values():
-        if get_origin(info.annotation) is Literal:
-            return list(get_args(info.annotation))
-    return []
+    """Return the values of a model's literal fields, among them the one a union tells it by."""
+    return [value for info in model.model_fields.values() if get_origin(info.annotation) is Literal
+            for value in get_args(info.annotation)]
 
 
 def _explain(details: ErrorDetails, data: Any, schema: type[BaseModel], places: Places) -> InputError:

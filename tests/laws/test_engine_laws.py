@@ -61,6 +61,17 @@ def some_setup(policy: Any, rng: random.Random) -> Setup:
         most_alive=rng.choice((None, None, 2)))
 
 
+def a_tight_setup(policy: Any, rng: random.Random) -> Setup:
+    """Little HBM, lower tiers that are used, copies that take about as long as a pause: everything is in the way."""
+    options: dict[str, Any] = {"to": "nvme"} if policy is Offload and rng.random() < 0.3 else {}
+    chosen = policy(predictor=Oracle(), reload=rng.choice(("blocking", "pipelined")),
+                    prefetch=rng.choice((None, Prefetch(only_above_free=0.0, quantile=0.02))), **options)
+    return Setup(
+        policy=chosen, schedule=some_schedule(rng), blocks=rng.randint(18, 45), size=4, dram_blocks=10_000,
+        nvme_blocks=rng.choice((0, 1000)), write_through=rng.random() < 0.1, link_Bps=rng.choice((3e5, 1e6, 4e6)),
+        on_chunk=rng.random() < 0.8, low=rng.choice((0, 0, 2)), high=4)
+
+
 def some_agents(rng: random.Random) -> Agents:
     return Agents(
         seed=rng.getrandbits(32), count=rng.randint(1, 8), turns=rng.randint(1, 5), fan=rng.choice((0.0, 0.3, 0.6)),
@@ -70,7 +81,11 @@ def some_agents(rng: random.Random) -> Agents:
 
 def some_run(kind: Any, seed: int, **changes: Any) -> Run:
     rng = random.Random(seed)
-    return run(replace(some_setup(kind, rng), **changes), some_agents(rng))
+    setup = some_setup(kind, rng) if seed % 2 else a_tight_setup(kind, rng)
+    agents = some_agents(rng)
+    if seed % 2 == 0:
+        agents = replace(agents, gap_s=rng.choice((0.001, 0.05)), wait_s=rng.choice((0.02, 0.1)), tokens=15)
+    return run(replace(setup, **changes), agents)
 
 
 # ---------------------------------------------------------------------------------------------- the laws of one run

@@ -38,10 +38,10 @@ def _why(row: Row) -> str:
 
 
 def text(fit: Fit) -> str:
-    """Return the YAML of a fit; `workload: {agents: {file: ...}}` takes it."""
+    """Return the YAML of a fit; `workload: {agents: FILE}` takes it."""
     import yaml
 
-    lines = ["Fitted by `kvplan workload fit`; use it as `workload: {agents: {file: THIS-FILE}}`.", ""]
+    lines = ["Fitted by `kvplan workload fit`; use it as `workload: {agents: THIS-FILE}`.", ""]
     if fit.poor:
         lines += [warning(fit), ""]
     lines += ["Goodness of fit. D is Kolmogorov's distance between what was recorded and what this spec draws: good up",
