@@ -698,7 +698,8 @@ def run(setup: Setup, agents: Agents) -> Run:
         tree = PrefixTree(pool, whole_nodes=setup.whole_nodes, exact_tail=setup.cow)
         kv = KvCache(pool, tree, enabled=setup.enabled, on_chunk=setup.on_chunk, state_blocks=setup.state_blocks)
         replica = Replica(env, cluster, number, kv, cost, setup.schedule, recorder, headroom_blocks=setup.headroom,
-                          low_blocks=setup.low, high_blocks=setup.high, block_copy_s=setup.block_copy_s, layers=8, stretches=setup.stretches)
+                          low_blocks=setup.low, high_blocks=setup.high, block_copy_s=setup.block_copy_s,
+                          layers=8, stretches=setup.stretches)
         link = Link(env, setup.link_Bps, setup.link_Bps, setup.latency_s, 1.5 * setup.link_Bps if setup.both else None,
                     host.bus)
         replica.attach(Pauses(env, replica, kv, Transfers(env, number, link, host, block_bytes, recorder), cost,

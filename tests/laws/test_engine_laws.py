@@ -157,7 +157,11 @@ def turns_wait_for_what_they_wait_for(result: Run) -> None:
         ends = sorted(by_turn[number, earlier]["end_s"] for earlier in before
                       if by_turn.get((number, earlier), {}).get("status") == "finished")
         begin = ends[count - 1] if count else starts[number]
-        assert record["ready_s"] == pytest.approx(begin + result.graph[number, index].wait_s, abs=1e-9)
+        expected_s = begin + result.graph[number, index].wait_s
+        if not count and result.setup.most_alive is not None:  # it may have waited at the gate
+            assert record["ready_s"] >= expected_s - 1e-9
+        else:
+            assert record["ready_s"] == pytest.approx(expected_s, abs=1e-9)
 
 
 def losers_of_a_race_stop(result: Run) -> None:
@@ -239,11 +243,13 @@ LAWS: tuple[Callable[[Run], None], ...] = (
     nothing_is_left, batches_keep_their_limits)
 
 
-@pytest.mark.parametrize("law", LAWS, ids=lambda law: law.__name__)
-@settings(max_examples=250)
-@given(st.sampled_from(RETENTIONS), SEEDS)
-def test_law(law: Callable[[Run], None], policy: Any, seed: int) -> None:
-    law(some_run(policy, seed))
+@ALL_POLICIES
+@settings(max_examples=400)
+@given(SEEDS)
+def test_every_run_obeys_the_laws(policy: Any, seed: int) -> None:
+    result = some_run(policy, seed)
+    for law in LAWS:
+        law(result)
 
 
 # -------------------------------------------------------------------------------------- the laws between two runs
