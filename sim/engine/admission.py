@@ -280,7 +280,7 @@ class Admission:
             free -= self.headroom_blocks
         if need > free:
             return False
-        sequence = job.sequence = kv.open(stream, limit, node, hit, now_s)
+        sequence = job.sequence = kv.open(stream, limit, node, hit, now_s, job.session.trajectory.number)
         if job.pause is not None:
             self.replica.pauses.let_go(job.pause, now_s)
             job.pause = None

@@ -73,7 +73,7 @@ class Pauses:
         pause = Pause(trajectory, turn, heir.tool, node, context_tokens, now_s)
         if node is None:
             return pause
-        part = self.kv.private_part(node)
+        part = self.kv.private_part(node, trajectory)
         for owner, floor in part:
             pause.blocks += owner.end - floor
         tokens = pause.blocks * self.kv.pool.block_tokens
@@ -231,7 +231,7 @@ class Pauses:
         if pause not in self.kept or pause.ended:
             self.let_go(pause, now_s)
             if not pause.ended and (pause.frees or pause.action == "drop"):
-                self.kv.drop(self.kv.private_part(pause.node), now_s)
+                self.kv.drop(self.kv.private_part(pause.node, pause.trajectory), now_s)
         self.replica.kick()
         if pause.frees and not pause.ended:
             self.prefetches.plan(pause)

@@ -71,7 +71,7 @@ class Prefetches:
             return
         pauses.replica.before_change()
         self.started += 1
-        sequence = kv.open(stream, limit, node, hit, now_s)
+        sequence = kv.open(stream, limit, node, hit, now_s, pause.trajectory)
         kv.grow(sequence, reach, now_s)
         pauses.replica.accounts.loading += blocks
         self._open[pause] = (sequence, reach, blocks, pauses.transfers.hold(stream))

@@ -30,10 +30,11 @@ class Sequence:
         Blocks of its own that it has handed to the tree.
     """
 
-    __slots__ = ("base", "direct", "end", "given", "limit", "lock_node", "lock_upto", "path", "stream")
+    __slots__ = ("base", "direct", "end", "given", "limit", "lock_node", "lock_upto", "owner", "path", "stream")
 
-    def __init__(self, stream: Stream, limit: int, base: int) -> None:
+    def __init__(self, stream: Stream, limit: int, base: int, owner: int = -1) -> None:
         self.stream = stream
+        self.owner = owner
         self.limit = limit
         self.base = base
         self.end = 0
@@ -101,9 +102,13 @@ class KvCache:
                 upto, node = node.first, node.parent
         return self.pool.free + self.tree.dormant - woken - self.state_blocks
 
-    def open(self, stream: Stream, limit: int, node: Node | None, matched_tokens: int, now_s: float) -> Sequence:
-        """Start a sequence on a match: lock it, and claim the place of its content in the tree."""
-        sequence = Sequence(stream, limit, matched_tokens)
+    def open(self, stream: Stream, limit: int, node: Node | None, matched_tokens: int, now_s: float,
+             owner: int = -1) -> Sequence:
+        """Start a sequence on a match: lock it, and claim the place of its content in the tree.
+
+        `owner` is the number of the trajectory, so that its own dead content can be told from others'.
+        """
+        sequence = Sequence(stream, limit, matched_tokens, owner)
         size = self.pool.block_tokens
         first = matched_tokens // size
         sequence.end = first
@@ -167,28 +172,41 @@ class KvCache:
                 tree.discard_if_empty(node, now_s)
         return last if last is not None and last.end > last.first else None
 
-    def private_part(self, node: Node | None) -> PrivatePart:
+    def private_part(self, node: Node | None, owner: int = -1) -> PrivatePart:
         """Return the nodes, deepest first, and the block from which each is used by nobody else than this context.
 
-        Called when the context's own turn holds no lock any more.
+        Called when the context's own turn holds no lock any more. With an `owner`, only nodes this trajectory made
+        count, and what grew out of them does not matter where it is its own and dead (the end of an earlier prompt).
         """
         part: PrivatePart = []
         child: Node | None = None
-        while node is not None:
+        while node is not None and (owner < 0 or node.owner == owner):
             floor = node.used_end
-            others = _other_kids(node, child)
-            if others is not None and others > floor:
-                floor = others
+            others = False
+            for kid in node.children or ():
+                if kid is child or (owner >= 0 and self.tree.is_dead(kid, owner)):
+                    continue
+                others = True
+                if kid.first > floor:
+                    floor = kid.first
+                if owner >= 0 and kid.owner != owner:
+                    floor = node.end
+                    break
             if floor < node.end:
                 part.append((node, floor))
-            if others is not None or node.runs or node.pins:
+            if others or node.runs or node.pins:
                 break
             child, node = node, node.parent
+            if node is not None and node.end > child.first:
+                break  # what lies behind the place where the context left this stream is not its own
         return part
 
     def drop(self, part: PrivatePart, now_s: float) -> int:
         """Free a private part now; return the blocks freed."""
-        return sum(self.tree.cut(node, floor, now_s) for node, floor in part)
+        freed = 0
+        for node, floor in part:
+            freed += self.tree.cut_dead(node, floor, now_s) + self.tree.cut(node, floor, now_s)
+        return freed
 
     def _take(self, count: int, now_s: float) -> None:
         if count > self.pool.free:
@@ -219,7 +237,7 @@ class KvCache:
         path = [node] if node is not None else []
         parent = node
         for stream in reversed(missing):
-            parent = self.tree.nodes.get(stream) or self.tree.add(stream, parent)
+            parent = self.tree.nodes.get(stream) or self.tree.add(stream, parent, sequence.owner)
             path.append(parent)
         sequence.path = path
 
@@ -249,9 +267,14 @@ class KvCache:
         """Leave the partly filled tail block in the tree, so that a later sequence can copy it."""
         node = sequence.path[-1]
         size = self.pool.block_tokens
-        if tokens % size and node.end == tokens // size and tokens > node.stream.attach:
+        whole, rest = divmod(tokens, size)
+        if not rest or tokens <= node.stream.attach:
+            return
+        if node.end == whole:
             sequence.given += 1
-            self.tree.extend(node, node.end + 1, tokens)
+            self.tree.extend(node, whole + 1, tokens)
+        elif node.end == whole + 1 and node.tokens < tokens:
+            node.tokens = tokens  # a longer copy takes the place of a shorter one
 
 
 def mark_seen(stream: Stream | None, tokens: int) -> None:
@@ -274,16 +297,3 @@ def ceiling(stream: Stream, prompt_tokens: int, block_tokens: int) -> int:
             tokens = at.attach
         at = at.parent
     return 0
-
-
-def _other_kids(node: Node, child: Node | None) -> int | None:
-    """Return the highest block at which a child other than `child` attaches to `node`; None if there is no other."""
-    kids = node.kids
-    if not kids:
-        return None
-    if child is None:
-        return max(kids)
-    own = child.first
-    if len(kids) == 1:
-        return own if kids[own] > 1 else None
-    return max(block for block, count in kids.items() if block != own or count > 1)

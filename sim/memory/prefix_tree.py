@@ -27,11 +27,15 @@ from workloads.trajectory import Stream
 class Node:
     """A stream's cached blocks ``[first, end)``, of which `tokens` tokens (absolute) are computed."""
 
-    __slots__ = ("end", "first", "kids", "last_use_s", "parent", "pause", "pins", "run_end", "runs", "shared",
-                 "since_s", "stamp", "stream", "tokens", "used_end", "uses")
+    __slots__ = ("children", "end", "first", "kids", "last_use_s", "owner", "parent", "pause", "pins", "run_end",
+                 "runs", "shared", "since_s", "stamp", "stream", "tokens", "used_end", "uses")
 
-    def __init__(self, stream: Stream, parent: Node | None, first: int) -> None:
+    def __init__(self, stream: Stream, parent: Node | None, first: int, owner: int) -> None:
         self.stream = stream
+        #: Trajectory that made it; -1 if nobody asks.
+        self.owner = owner
+        #: Resident children; None until there is one.
+        self.children: set[Node] | None = None
         self.parent = parent
         self.first = first
         self.end = first
@@ -165,11 +169,14 @@ class PrefixTree:
                         self.discard_if_empty(node, now_s)
             upto, node = node.first, parent
 
-    def add(self, stream: Stream, parent: Node | None) -> Node:
+    def add(self, stream: Stream, parent: Node | None, owner: int = -1) -> Node:
         """Create the node of `stream` under `parent` (None for a root); it owns no block yet."""
-        node = Node(stream, parent, stream.attach // self.pool.block_tokens)
+        node = Node(stream, parent, stream.attach // self.pool.block_tokens, owner)
         self.nodes[stream] = node
         if parent is not None:
+            if parent.children is None:
+                parent.children = set()
+            parent.children.add(node)
             parent.shared = parent.shared or bool(parent.kids)
             parent.kids[node.first] = parent.kids.get(node.first, 0) + 1
         return node
@@ -233,9 +240,19 @@ class PrefixTree:
         if empty and self.nodes.get(node.stream) is node:
             self._remove(node, now_s)
 
-    def private_floor(self, node: Node) -> int:
-        """Return the block from which on `node` is used by no lock and no child."""
-        return max(node.used_end, *node.kids) if node.kids else node.used_end
+    def is_dead(self, node: Node, owner: int) -> bool:
+        """Return whether `node` and all that grew out of it is `owner`'s and in nobody's use."""
+        if node.owner != owner or node.runs or node.pins:
+            return False
+        return not node.children or all(self.is_dead(child, owner) for child in node.children)
+
+    def cut_dead(self, node: Node, end: int, now_s: float) -> int:
+        """Free the children of `node` that attach behind block `end`, which must be dead; return the blocks freed."""
+        freed = 0
+        for child in [child for child in node.children or () if child.first > end]:
+            freed += self.cut_dead(child, child.first - 1, now_s)
+            freed += self.cut(child, child.first, now_s)
+        return freed
 
     def dormant_block_s(self, now_s: float) -> tuple[float, float]:
         """Return the block-seconds of dormancy up to now: wasted, reused.
@@ -309,6 +326,8 @@ class PrefixTree:
         parent = node.parent
         if parent is None:
             return
+        if parent.children is not None:
+            parent.children.discard(node)
         count = parent.kids[node.first] - 1
         if count:
             parent.kids[node.first] = count
