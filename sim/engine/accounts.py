@@ -123,9 +123,10 @@ class Accounts:
             kept = tree.kept
             running = pool.total - pool.free - tree.dormant - kept
             if self.leaving or self.loading:
-                kept = max(0, kept - self.leaving)
-                running -= self.loading
-                self.in_flight += (self.leaving + self.loading) * elapsed
+                leaving, loading = min(self.leaving, kept), min(self.loading, running)
+                kept -= leaving
+                running -= loading
+                self.in_flight += (leaving + loading) * elapsed
             if kept:
                 self.kept += kept * elapsed
             if running > 0:

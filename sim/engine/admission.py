@@ -102,13 +102,13 @@ class Admission:
             room = self._continue_prefills(chunks, room, now_s)
         blocked = self.resting = self._preempted and bool(chunks or self.batch.size)
         self._preempted = False
-        while not blocked and room > 0 and queue.count and schedule.admits(self.batch.size, len(prefills)):
+        while not blocked and room > 0 and queue.count and schedule.admits(self.batch.size, self._seated()):
             job = queue.head()
             if not self._admit(job, room, now_s):
                 blocked = True
                 break
             room -= self._enter(job, chunks, room, now_s)
-        while blocked and room > 0 and queue.pinned and schedule.admits(self.batch.size, len(prefills)):
+        while blocked and room > 0 and queue.pinned and schedule.admits(self.batch.size, self._seated()):
             passing = self._pass_head(room, now_s)
             if passing is None:
                 break
@@ -316,6 +316,11 @@ class Admission:
         if reserve == "prompt":
             return job.target
         return job.turn.prompt_tokens + job.turn.output_tokens
+
+    def _seated(self) -> int:
+        """Return the turns admitted that do not decode yet: in prefill, or waiting for their reload."""
+        loading = 0 if self.reloads.pipelined else self.reloads.count
+        return len(self.running) - self.batch.size + loading
 
     def _enter(self, job: Job, chunks: list[tuple[Job, int]], room: int, now_s: float) -> int:
         """Take an admitted turn off the queue and give it its first chunk; return the chunk's tokens."""

@@ -98,7 +98,8 @@ class Prefetches:
         job, pause.joined = pause.joined, None
         if job is not None:
             job.joined_s = now_s - job.ready_s
-            pauses.replica.submit(job)
+            if not pauses.replica.submit(job):
+                pauses.replica.admission.refuse(job, now_s)
             return
         pause.regained(blocks, now_s)
         if pause.node is not None:

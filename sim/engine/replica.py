@@ -211,9 +211,9 @@ class Replica:
         need = batch.advance(steps) - self._taken
         self._taken = 0
         if need > 0:
-            free = self.kv.pool.free
+            unpromised = max(0, self.kv.pool.free - self.admission.reserved)
+            accounts.grown(min(need, unpromised), elapsed)
             self._take_blocks(need, now_s)
-            accounts.grown(free - self.kv.pool.free, elapsed)
         accounts.decode_s += elapsed
         self.steps += steps
         if not self._stalls and len(lines) == 1:
@@ -304,12 +304,21 @@ class Replica:
         steps = batch.next_step - batch.step if self.stretches and not self.admission.resting else 1
         if steps > 1:
             steps = batch.steps_within(self.decode_room() + self._taken, steps)
+            if self.low_blocks and self.kv.tree.dormant:
+                steps = self._steps_to_watermark(steps)
         self._steps = steps
         delay_s = stretch_s(lines, context, size, steps)
         if self.events % _BOUND_EVERY == 0:
             bound = self.cost.bound(size, context)
             self.bound_s[bound] = self.bound_s.get(bound, 0.0) + delay_s
         self._wake_after(delay_s)
+
+    def _steps_to_watermark(self, most: int) -> int:
+        """Return the steps until one takes the free blocks under the low watermark, at most `most`."""
+        slack = self.kv.pool.free + self._taken - self.low_blocks
+        if self.batch.blocks_for(1) > slack:
+            return 1
+        return min(most, self.batch.steps_within(slack, most) + 1)
 
     def _start_mixed_step(self) -> None:
         batch = self.batch

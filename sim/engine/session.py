@@ -63,8 +63,12 @@ class Session:
         self.output_tokens += turn.output_tokens
         self.hit_tokens += job.hit_hbm + job.hit_dram + job.hit_nvme
         if turn.next:
-            heir = turn.next[0] if len(turn.next) == 1 else _heir(turn)
+            heir: Turn | None = turn.next[0]
+            if turn.next[0].stream is not turn.stream or len(turn.next) > 1:
+                heir = _heir(turn)
             if heir is not None and heir.pending > 0:
+                if heir in self.pauses:
+                    self._let_go(heir)
                 pause = self.cluster.replicas[job.replica].pauses.begin(self.trajectory.number, turn, heir, node,
                                                                         job.position, now_s)
                 self.pauses[heir] = (pause, job.replica)
@@ -103,7 +107,7 @@ class Session:
         self.timers.discard(turn)
         now_s = self.cluster.env.now
         for loser in turn.prunes:
-            self._prune(loser)
+            self._prune(loser, turn)
         if self._in_system == 0:
             self.wait_s += now_s - self._idle_since_s
         self._in_system += 1
@@ -124,8 +128,8 @@ class Session:
         if not self.cluster.replicas[index].submit(job):
             self.cluster.replicas[index].admission.refuse(job, now_s)
 
-    def _prune(self, turn: Turn) -> None:
-        """Cancel a turn, or whichever of its followers is out, unless it has ended."""
+    def _prune(self, turn: Turn, winner: Turn) -> None:
+        """Cancel a turn, or whichever of its followers is out on the way to the winner, unless it has ended."""
         todo = [turn]
         while todo:
             at = todo.pop()
@@ -136,7 +140,7 @@ class Session:
                 job = self.jobs[at]
                 self.cluster.replicas[job.replica].cancel(job)
             else:
-                todo.extend(follower for follower in at.next if follower.pending <= 0)
+                todo.extend(follower for follower in at.next if follower.pending <= 0 and follower is not winner)
 
     def _give_up(self) -> None:
         """Cancel everything that is out."""
