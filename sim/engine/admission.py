@@ -82,6 +82,7 @@ class Admission:
         self.rejections += 1
         if job.pause is not None:
             self.replica.pauses.let_go(job.pause, now_s)
+            self.replica.kick()
         job.session.turn_dropped(job, now_s, "rejected")
 
     def blocked_until(self, now_s: float) -> float:

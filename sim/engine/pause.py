@@ -22,7 +22,7 @@ class Pause:
     """
 
     __slots__ = ("_since_s", "action", "below_blocks", "below_since_s", "blocks", "context_tokens", "ended", "entries",
-                 "fetch", "forced", "frees", "hold_block_s", "joined", "locked", "node", "predicted_s",
+                 "fetch", "forced", "frees", "hold_block_s", "joined", "leaving", "locked", "node", "predicted_s",
                  "private_blocks", "private_tokens", "start_s", "tier", "tool", "trajectory", "transfer", "turn",
                  "upto", "wait")
 
@@ -49,6 +49,8 @@ class Pause:
         #: The copy to a lower tier under way, and whether HBM gives the blocks up when it ends.
         self.transfer: Transfer | None = None
         self.frees = False
+        #: Blocks on their way out with it.
+        self.leaving = 0
         self.entries: list[tuple[Entry, int]] = []
         self.tier = ""
         self.below_blocks = 0

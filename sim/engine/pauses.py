@@ -211,7 +211,8 @@ class Pauses:
             return False
         self.pin(pause, now_s)
         pause.tier = name
-        self.replica.accounts.leaving += pause.blocks
+        pause.leaving = pause.blocks
+        self.replica.accounts.leaving += pause.leaving
         pause.transfer = self.transfers.send(name, copied, "offload", pause.trajectory, OFFLOAD,
                                              lambda: self._sent(pause))
         if name == "dram":
@@ -248,4 +249,5 @@ class Pauses:
 
     def _end_send(self, pause: Pause) -> None:
         pause.transfer = None
-        self.replica.accounts.leaving -= pause.blocks
+        self.replica.accounts.leaving -= pause.leaving
+        pause.leaving = 0

@@ -125,6 +125,7 @@ class Session:
                     return
             else:
                 self.cluster.replicas[home].pauses.let_go(pause, now_s)
+                self.cluster.replicas[home].kick()
         if not self.cluster.replicas[index].submit(job):
             self.cluster.replicas[index].admission.refuse(job, now_s)
 

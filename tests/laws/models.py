@@ -219,7 +219,8 @@ class BlockModel:
             leaves = dormant - needed
             if not leaves:
                 break
-            stream, block = min(leaves, key=lambda key: (self.last_use[key[0]], not self.gone(key), -len(chain(key[0], 0))))
+            stream, block = min(leaves, key=lambda key: (self.last_use[key[0]], not self.gone(key),
+                                                         -len(chain(key[0], 0))))
             while True:
                 self._forget((stream, block))
                 freed += 1
