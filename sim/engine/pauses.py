@@ -246,6 +246,7 @@ class Pauses:
         tier = self.host.tier(pause.tier)
         for entry, _ in pause.entries:
             tier.cancel(entry, now_s)
+        self.kept[pause] = None
 
     def _end_send(self, pause: Pause) -> None:
         pause.transfer = None

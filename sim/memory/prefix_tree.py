@@ -35,7 +35,7 @@ class Node:
         #: Trajectory that made it; -1 if nobody asks.
         self.owner = owner
         #: Resident children; None until there is one.
-        self.children: set[Node] | None = None
+        self.children: dict[Node, None] | None = None
         self.parent = parent
         self.first = first
         self.end = first
@@ -175,8 +175,8 @@ class PrefixTree:
         self.nodes[stream] = node
         if parent is not None:
             if parent.children is None:
-                parent.children = set()
-            parent.children.add(node)
+                parent.children = {}
+            parent.children[node] = None
             parent.shared = parent.shared or bool(parent.kids)
             parent.kids[node.first] = parent.kids.get(node.first, 0) + 1
         return node
@@ -327,7 +327,7 @@ class PrefixTree:
         if parent is None:
             return
         if parent.children is not None:
-            parent.children.discard(node)
+            parent.children.pop(node, None)
         count = parent.kids[node.first] - 1
         if count:
             parent.kids[node.first] = count

@@ -252,6 +252,19 @@ def test_every_run_obeys_the_laws(policy: Any, seed: int) -> None:
         law(result)
 
 
+#: Rare: a refused turn that woke nobody, blocks on their way out that changed in number, a prefetch into a stretch,
+#: promises counted twice, a prompt held twice, a pin nobody could take off.
+BROKEN_ONCE = (14, 18, 46, 188, 214, 244, 385, 418, 428, 492, 495, 803, 1028, 1036, 1193)
+
+
+@pytest.mark.parametrize("seed", BROKEN_ONCE)
+def test_runs_that_once_broke_a_law(seed: int) -> None:
+    for policy in RETENTIONS:
+        result = some_run(policy, seed)
+        for law in LAWS:
+            law(result)
+
+
 # -------------------------------------------------------------------------------------- the laws between two runs
 
 
