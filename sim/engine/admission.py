@@ -233,7 +233,7 @@ class Admission:
             if job.pause is not None:
                 pauses.force(job.pause, now_s)
             return True
-        if any(not pause.ended for pause in pauses.kept):
+        if any(pause.returns for pause in pauses.kept):
             return False
         self.deadlocks += 1
         if pauses.demote(now_s):

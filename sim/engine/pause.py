@@ -21,16 +21,17 @@ class Pause:
     Blocks that it loses to eviction stop being booked as held; `hold_block_s` is settled when it ends.
     """
 
-    __slots__ = ("_since_s", "action", "below_blocks", "below_since_s", "blocks", "context_tokens", "ended", "entries",
-                 "fetch", "forced", "frees", "hold_block_s", "joined", "leaving", "locked", "node", "predicted_s",
-                 "private_blocks", "private_tokens", "start_s", "tier", "tool", "trajectory", "transfer", "turn",
-                 "upto", "wait")
+    __slots__ = ("_since_s", "action", "below_blocks", "below_since_s", "blocks", "context_tokens", "ended",
+                 "entries", "fetch", "forced", "frees", "heir", "hold_block_s", "joined", "leaving", "locked",
+                 "node", "predicted_s", "private_blocks", "private_tokens", "start_s", "tier", "tool", "trajectory",
+                 "transfer", "turn", "upto", "wait")
 
-    def __init__(self, trajectory: int, turn: Turn, tool: str, node: Node | None, context_tokens: int,
+    def __init__(self, trajectory: int, turn: Turn, heir: Turn, node: Node | None, context_tokens: int,
                  start_s: float) -> None:
         self.trajectory = trajectory
         self.turn = turn
-        self.tool = tool
+        self.heir = heir
+        self.tool = heir.tool
         self.node = node
         self.context_tokens = context_tokens
         self.start_s = start_s
@@ -60,6 +61,11 @@ class Pause:
         self.joined: Job | None = None
         self.forced = False
         self.ended = False
+
+    @property
+    def returns(self) -> bool:
+        """Whether nothing but its own wait keeps the next turn away."""
+        return not self.ended and self.heir.pending <= 0
 
     def lost(self, count: int, now_s: float) -> None:
         """Some of its blocks were freed."""

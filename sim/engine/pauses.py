@@ -70,7 +70,7 @@ class Pauses:
     def begin(self, trajectory: int, turn: Turn, heir: Turn, node: Node | None, context_tokens: int,
               now_s: float) -> Pause:
         """A turn has ended and `heir` follows: decide what becomes of its context."""
-        pause = Pause(trajectory, turn, heir.tool, node, context_tokens, now_s)
+        pause = Pause(trajectory, turn, heir, node, context_tokens, now_s)
         if node is None:
             return pause
         part = self.kv.private_part(node, trajectory)

@@ -203,14 +203,19 @@ class Session:
 
 
 def _heir(turn: Turn) -> Turn | None:
-    """Return the follower that goes on with this turn's context: on its stream, or on one grown out of it."""
+    """Return the follower that goes on with this turn's context, of its own branch if there is one.
+
+    It is on this turn's stream or on one that shares more with it than a root: the stream itself or the one it grew out
+    of is among its ancestors (a prompt's end that nobody repeats is a stream of its own).
+    """
+    trunk = turn.stream.parent or turn.stream
+    found: Turn | None = None
     for follower in turn.next:
-        if follower.stream is turn.stream:
-            return follower
-    for follower in turn.next:
-        stream: Stream | None = follower.stream.parent
-        while stream is not None:
-            if stream is turn.stream:
-                return follower
+        stream: Stream | None = follower.stream
+        while stream is not None and stream is not turn.stream and stream is not trunk:
             stream = stream.parent
-    return None
+        if stream is not None and (follower.branch == turn.branch or follower.stream is turn.stream):
+            return follower
+        if stream is not None and found is None:
+            found = follower
+    return found
