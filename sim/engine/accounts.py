@@ -2,88 +2,12 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from sim.records import BUCKET_BASE
+from sim.engine.latencies import Latencies
 
 if TYPE_CHECKING:
     from sim.engine.replica import Replica
-
-_LOG_BASE = math.log(BUCKET_BASE)
-
-#: bucket -> token gaps, their seconds, steps, their seconds
-Histogram = dict[int, tuple[float, float, float, float]]
-
-
-class Latencies:
-    """Histograms of step times and of the gaps between a stream's tokens, with buckets in constant ratio.
-
-    Every step adds its length once, and once more for each decoding stream. Windows can be cut apart afterwards.
-    """
-
-    __slots__ = ("current", "windows")
-
-    def __init__(self) -> None:
-        self.current: Histogram = {}
-        self.windows: list[tuple[float, Histogram]] = []
-
-    def add(self, seconds: float, steps: float, streams: float) -> None:
-        """Add `steps` steps of `seconds` each, seen by `streams` streams; a gap that is no step has `steps` 0."""
-        if seconds <= 0.0:
-            return
-        gaps = steps * streams if steps else streams
-        bucket = int(math.log(seconds) // _LOG_BASE)
-        old = self.current.get(bucket)
-        if old is None:
-            self.current[bucket] = (gaps, gaps * seconds, steps, steps * seconds)
-        else:
-            self.current[bucket] = (old[0] + gaps, old[1] + gaps * seconds, old[2] + steps, old[3] + steps * seconds)
-
-    def add_rising(self, first_s: float, last_s: float, steps: int, streams: int) -> None:
-        """Add `steps` steps whose lengths rise evenly from `first_s` to `last_s`."""
-        if steps == 1 or last_s < first_s * 1.0005 or int(math.log(first_s) // _LOG_BASE) == int(
-                math.log(last_s) // _LOG_BASE):
-            self.add((first_s + last_s) * 0.5, steps, streams)
-            return
-        rise = (last_s - first_s) / (steps - 1)
-        done = 0
-        while done < steps:
-            begin = first_s + rise * done
-            top = BUCKET_BASE ** (int(math.log(begin) // _LOG_BASE) + 1)
-            count = min(steps - done, max(1, math.ceil((top - begin) / rise)))
-            self.add(begin + rise * (count - 1) * 0.5, count, streams)
-            done += count
-
-    def close_window(self, now_s: float) -> None:
-        """End the current window at `now_s`."""
-        self.windows.append((now_s, self.current))
-        self.current = {}
-
-    def halve(self) -> None:
-        """Join neighbouring windows, so that a long run keeps a bounded number of them."""
-        pairs = [self.windows[index:index + 2] for index in range(0, len(self.windows), 2)]
-        self.windows = [(pair[-1][0], merged(histogram for _, histogram in pair)) for pair in pairs]
-
-    def token_gaps(self) -> list[tuple[float, dict[int, tuple[float, float]]]]:
-        """Return the windows of gaps between tokens: (end, {bucket: (weight, seconds)})."""
-        return [(end, {b: (v[0], v[1]) for b, v in histogram.items() if v[0]}) for end, histogram in self.windows]
-
-    def step_times(self) -> list[tuple[float, dict[int, tuple[float, float]]]]:
-        """Return the windows of step times: (end, {bucket: (weight, seconds)})."""
-        return [(end, {b: (v[2], v[3]) for b, v in histogram.items() if v[2]}) for end, histogram in self.windows]
-
-
-def merged(histograms: Iterable[Histogram]) -> Histogram:
-    """Return the sum of some histograms."""
-    total: Histogram = {}
-    for histogram in histograms:
-        for bucket, new in histogram.items():
-            old = total.get(bucket, (0.0, 0.0, 0.0, 0.0))
-            total[bucket] = (old[0] + new[0], old[1] + new[1], old[2] + new[2], old[3] + new[3])
-    return total
-
 
 class Accounts:
     """Integrals over time of what a replica's blocks and its GPUs are used for.
@@ -95,8 +19,8 @@ class Accounts:
     MOST_SAMPLES = 512
 
     __slots__ = ("_admission", "_batch", "_interval_s", "_pool", "_since_s", "_tree", "copy_s", "decode_s",
-                 "decoding", "in_flight", "kept", "latencies", "leaving", "loading", "next_sample_s", "prefill_s",
-                 "prefilling", "recompute_s", "replica", "reserved", "samples", "tail")
+                 "in_flight", "kept", "latencies", "leaving", "loading", "next_sample_s", "prefill_s",
+                 "prefilling", "recompute_s", "replica", "reserved", "running", "samples", "slots")
 
     def __init__(self, replica: Replica) -> None:
         self.replica = replica
@@ -106,7 +30,10 @@ class Accounts:
         self._pool = replica.kv.pool
         #: Blocks on their way out of HBM, and blocks that copies under way will fill.
         self.leaving = self.loading = 0
-        self.decoding = self.prefilling = self.kept = self.tail = self.reserved = self.in_flight = 0.0
+        #: Block-seconds: of running turns in all, their part in prefill, kept, promised, being copied.
+        self.running = self.prefilling = self.kept = self.reserved = self.in_flight = 0.0
+        #: Slot-seconds unused in the last blocks of decoding turns.
+        self.slots = 0.0
         self.prefill_s = self.recompute_s = self.decode_s = self.copy_s = 0.0
         self.latencies = Latencies()
         self.samples: list[tuple[float | int, ...]] = []
@@ -117,36 +44,33 @@ class Accounts:
     def advance(self, now_s: float) -> None:
         """Book the time since the last call."""
         elapsed = now_s - self._since_s
-        if elapsed > 0.0:
-            self._since_s = now_s
-            tree, pool, batch = self._tree, self._pool, self._batch
-            kept = tree.kept
-            running = pool.total - pool.free - tree.dormant - kept
-            if self.leaving or self.loading:
-                leaving, loading = min(self.leaving, kept), min(self.loading, running)
-                kept -= leaving
-                running -= loading
-                self.in_flight += (leaving + loading) * elapsed
-            if kept:
-                self.kept += kept * elapsed
-            if running > 0:
-                tail = batch.slots / pool.block_tokens
-                if tail > running:
-                    tail = float(running)
-                self.tail += tail * elapsed
-                busy = (running - tail) * elapsed
-                context = self._admission.prefill_context
-                if context:
-                    share = context / (context + batch.context)
-                    self.prefilling += busy * share
-                    busy -= busy * share
-                self.decoding += busy
-            if self._admission.reserved:
-                self.reserved += min(self._admission.reserved, pool.free) * elapsed
+        if elapsed <= 0.0:
+            return
+        self._since_s = now_s
+        tree, pool, batch = self._tree, self._pool, self._batch
+        running = pool.total - pool.free - tree.dormant
+        if tree.kept or self.loading:
+            running = self._book_pinned(running, elapsed)
+        self.running += running * elapsed
+        self.slots += batch.slots * elapsed
+        context = self._admission.prefill_context
+        if context:
+            busy = running - batch.slots / pool.block_tokens
+            self.prefilling += busy * elapsed * context / (context + batch.context)
+        if self._admission.reserved:
+            self.reserved += min(self._admission.reserved, pool.free) * elapsed
+
+    def _book_pinned(self, used: int, elapsed: float) -> int:
+        """Book blocks that are kept or being copied; return those of the `used` blocks that are neither."""
+        kept = self._tree.kept
+        leaving, loading = min(self.leaving, kept), min(self.loading, used - kept)
+        self.in_flight += (leaving + loading) * elapsed
+        self.kept += (kept - leaving) * elapsed
+        return used - kept - loading
 
     def grown(self, blocks: int, elapsed_s: float) -> None:
         """`blocks` free blocks were taken one after another over the last `elapsed_s` seconds of decoding."""
-        self.decoding += blocks * elapsed_s * 0.5
+        self.running += blocks * elapsed_s * 0.5
 
     def close(self, now_s: float) -> None:
         """Book what is left at the end of a run, the part of a step under way too, and take the last sample."""
@@ -174,7 +98,9 @@ class Accounts:
         tree, pool, link = replica.kv.tree, replica.kv.pool, replica.pauses.transfers.link
         size = replica.pauses.block_bytes
         wasted, reused = tree.dormant_block_s(now_s)
-        used = (self.decoding, self.prefilling, self.kept, reused, wasted, self.tail, self.reserved, self.in_flight)
+        tail = self.slots / pool.block_tokens
+        used = (self.running - self.prefilling - tail, self.prefilling, self.kept, reused, wasted, tail, self.reserved,
+                self.in_flight)
         free = pool.total * now_s - sum(used)
         gpu = (self.prefill_s, self.recompute_s, self.decode_s, self.copy_s)
         link.out.settle()

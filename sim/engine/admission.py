@@ -71,7 +71,7 @@ class Admission:
             self.over_limit += 1
         job.replica = self.replica.number
         job.state = Job.WAITING
-        job.blocked_mark_s = self.blocked_until(now_s)
+        job.blocked_mark_s = self.blocked_until(now_s) if self.blocked else self._blocked_s
         self.queue.push(job)
         return True
 
@@ -103,7 +103,7 @@ class Admission:
             room = self._continue_prefills(chunks, room, now_s)
         blocked = self.resting = self._preempted and bool(chunks or self.batch.size)
         self._preempted = False
-        while not blocked and room > 0 and queue.count and schedule.admits(self.batch.size, self._seated()):
+        while queue.count and not blocked and room > 0 and schedule.admits(self.batch.size, self._seated()):
             job = queue.head()
             if not self._admit(job, room, now_s):
                 blocked = True
@@ -276,10 +276,10 @@ class Admission:
                 have = (hit // size + blocks) * size
         promise = self._promise(job, have, room)
         need = -(-promise // size) - hit // size
-        free = kv.available(stream, limit, node, hit) - self.reserved
+        need += self.reserved
         if self.headroom_blocks and (self.running or self.replica.pauses.kept):
-            free -= self.headroom_blocks
-        if need > free:
+            need += self.headroom_blocks
+        if need > kv.pool.free - kv.state_blocks and need > kv.available(stream, limit, node, hit):
             return False
         sequence = job.sequence = kv.open(stream, limit, node, hit, now_s, job.session.trajectory.number)
         if job.pause is not None:
@@ -353,7 +353,7 @@ class Admission:
             job.lost_s += gap_s
             job.preempted_s = -1.0
             if job.first_s >= 0.0:
-                self.replica.accounts.latencies.add(gap_s, 0, 1)
+                self.replica.accounts.latencies.add((gap_s, gap_s, 1, 0, 1))
         if job.first_s < 0.0:
             job.first_s = now_s
             job.lost_before_s = job.lost_s
@@ -407,7 +407,8 @@ class Admission:
         elif not finished and job.state == Job.PREFILL:
             self.prefills.remove(job)
             self.prefill_context -= job.position
-        self.reloads.cancel(job)
+        if job.transfer is not None:
+            self.reloads.cancel(job)
         self.running.pop(job, None)
         sequence = job.sequence
         job.sequence = NO_SEQUENCE

@@ -41,24 +41,24 @@ class Batch:
         self.slots = 0
         #: Step count at which the next turn finishes.
         self.next_step = NEVER
-        #: Turns by (position - step) mod B when they joined.
-        self._offsets = [0] * block_tokens
+        #: Turns by (position - step) mod B when they joined, twice over, so that any B in a row are a slice.
+        self._offsets = [0] * (2 * block_tokens)
         self._finishing: list[tuple[int, int, Job]] = []
         self._order = 0
 
     def join(self, job: Job) -> None:
         """Add a turn whose KV ends at `job.position`."""
-        position = job.position
-        job.joined_step = self.step
-        job.finish_step = self.step + job.turn.output_tokens - job.generated
+        position, step, size = job.position, self.step, self.block_tokens
+        job.joined_step = step
+        finish = job.finish_step = step + job.turn.output_tokens - job.generated
         self._order += 1
-        heappush(self._finishing, (job.finish_step, self._order, job))
-        if job.finish_step < self.next_step:
-            self.next_step = job.finish_step
+        heappush(self._finishing, (finish, self._order, job))
+        if finish < self.next_step:
+            self.next_step = finish
         self.size += 1
         self.context += position
-        self._offsets[(position - self.step) % self.block_tokens] += 1
-        self.slots += -position % self.block_tokens
+        self._count((position - step) % size, 1)
+        self.slots += -position % size
 
     def leave(self, job: Job) -> None:
         """Take a turn out, finished or not, and bring its position and count of output tokens up to date."""
@@ -68,12 +68,12 @@ class Batch:
         job.generated += done
         self.size -= 1
         self.context -= job.position
-        if job.finish_step == self.next_step:
-            job.finish_step = -1
+        finish, job.finish_step = job.finish_step, -1
+        if finish == self.next_step:
             self._find_next()
-        job.finish_step = -1
-        self._offsets[(start - job.joined_step) % self.block_tokens] -= 1
-        self.slots -= -job.position % self.block_tokens
+        size = self.block_tokens
+        self._count((start - job.joined_step) % size, -1)
+        self.slots -= -job.position % size
 
     def pop_finished(self) -> Job:
         """Take out a turn that has made all its steps; there must be one (``next_step <= step``)."""
@@ -97,15 +97,8 @@ class Batch:
         if steps == 1:
             return self._offsets[-self.step % size]
         cycles, rest = divmod(steps, size)
-        need = cycles * self.size
-        if rest:
-            offsets = self._offsets
-            low = -(self.step + rest - 1) % size
-            if low + rest <= size:
-                need += sum(offsets[low:low + rest])
-            else:
-                need += sum(offsets[low:]) + sum(offsets[:low + rest - size])
-        return need
+        low = -(self.step + rest - 1) % size
+        return cycles * self.size + sum(self._offsets[low:low + rest])
 
     def steps_within(self, blocks: int, most: int) -> int:
         """Return the largest number of steps, at most `most` and at least 1, that take no more than `blocks` blocks.
@@ -126,7 +119,12 @@ class Batch:
     def advance(self, steps: int) -> int:
         """Execute `steps` steps; return the blocks they took."""
         taken = self.blocks_for(steps)
-        self.slots += taken * self.block_tokens - steps * self.size
-        self.context += steps * self.size
+        tokens = steps * self.size
+        self.slots += taken * self.block_tokens - tokens
+        self.context += tokens
         self.step += steps
         return taken
+
+    def _count(self, offset: int, change: int) -> None:
+        self._offsets[offset] += change
+        self._offsets[offset + self.block_tokens] += change

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 import simpy
 
+from sim.engine.alarm import Alarm
 from sim.engine.job import Job
 from sim.engine.replica import Replica
 from sim.engine.session import Session
@@ -127,8 +128,7 @@ class Cluster:
         self._alive_since_s = now_s
 
     def _call_after(self, delay_s: float, action: Callable[[], None]) -> None:
-        timeout = self.env.timeout(delay_s)
-        timeout.callbacks.append(lambda _event: action())
+        Alarm(self.env, delay_s, lambda _event: action())
 
     def _replace(self) -> None:
         trajectory = next(self._source, None)
@@ -138,8 +138,7 @@ class Cluster:
     def _next_arrival(self) -> None:
         trajectory = next(self._source, None)
         if trajectory is not None:
-            timeout = self.env.timeout(max(0.0, trajectory.arrival_s - self.env.now), trajectory)
-            timeout.callbacks.append(self._arrived)
+            Alarm(self.env, max(0.0, trajectory.arrival_s - self.env.now), self._arrived, trajectory)
 
     def _arrived(self, event: simpy.Event) -> None:
         trajectory = event.value

@@ -28,7 +28,6 @@ class Job:
     __slots__ = (
         "admitted_s",
         "blocked_mark_s",
-        "budget_mark_s",
         "cancelled",
         "ceiling",
         "finish_step",
@@ -51,7 +50,6 @@ class Job:
         "preemptions",
         "promised",
         "queue_blocks_s",
-        "queue_budget_s",
         "ready_s",
         "recomputed",
         "replica",
@@ -65,7 +63,12 @@ class Job:
         "turn",
     )
 
-    JOINING, WAITING, LOADING, PREFILL, HELD, DECODE, ENDED = range(7)
+    WAITING, JOINING, LOADING, PREFILL, HELD, DECODE, ENDED = range(7)
+
+    #: Steps its batch, seconds heads of the queue, and seconds prompt chunks had taken when it joined the one or other.
+    joined_step: int
+    blocked_mark_s: float
+    interference_mark_s: float
 
     def __init__(self, session: Session, turn: Turn, tool: str, ready_s: float, pause: Pause | None) -> None:
         self.session = session
@@ -74,25 +77,17 @@ class Job:
         self.ready_s = ready_s
         #: The pause this turn ends, whose blocks stay pinned until it is admitted.
         self.pause = pause
-        self.state = Job.WAITING
-        self.replica = -1
         #: Its block table, from admission to its end.
         self.sequence: Sequence = NO_SEQUENCE
         self.cancelled = False
-        self.position = 0
         self.target = turn.prompt_tokens
-        self.generated = 0
-        self.preemptions = 0
+        self.replica = self.finish_step = -1
+        #: `promised`: block index up to which admission has promised blocks to it.
+        self.state = self.position = self.generated = self.preemptions = self.promised = 0
         self.hit_hbm = self.hit_dram = self.hit_nvme = self.ceiling = self.recomputed = 0
-        self.joined_step = self.finish_step = 0
-        #: -1 until it happens: admitted, loaded from a lower tier, first chunk scheduled, first token out.
-        self.admitted_s = self.loaded_s = self.start_s = self.first_s = -1.0
-        self.queue_blocks_s = self.queue_budget_s = self.interference_s = self.lost_s = 0.0
-        self.lost_before_s = 0.0
-        self.preempted_s = -1.0
-        #: Block index up to which admission has promised blocks to it (0: none).
-        self.promised = 0
+        #: -1 until it happens: admitted, loaded from a lower tier, first chunk scheduled, first token out, preempted.
+        self.admitted_s = self.loaded_s = self.start_s = self.first_s = self.preempted_s = -1.0
+        #: `joined_s`, `held_s`: seconds it waited for a prefetch before it was queued, and for a pipelined reload after
+        #: its prefill.
+        self.queue_blocks_s = self.interference_s = self.lost_s = self.lost_before_s = self.joined_s = self.held_s = 0.0
         self.transfer: Transfer | None = None
-        #: Seconds it waited for a prefetch before it was queued, and for a pipelined reload after its prefill.
-        self.joined_s = self.held_s = 0.0
-        self.blocked_mark_s = self.budget_mark_s = self.interference_mark_s = 0.0

@@ -27,7 +27,7 @@ class WaitingQueue:
         Where an order that depends on the cache looks a turn's prefix up.
     """
 
-    __slots__ = ("_dynamic", "_heap", "_order", "count", "kv", "pinned", "schedule")
+    __slots__ = ("_by_trajectory", "_dynamic", "_heap", "_order", "count", "kv", "pinned", "schedule")
 
     def __init__(self, schedule: ScheduleConfig, kv: KvCache) -> None:
         self.schedule = schedule
@@ -36,15 +36,13 @@ class WaitingQueue:
         self._order = 0
         self.count = 0
         self._dynamic = schedule.dynamic
+        self._by_trajectory = schedule.order == "program_fcfs"
         #: Waiting turns whose context is pinned, in order of arrival.
         self.pinned: dict[Job, None] = {}
 
     def push(self, job: Job) -> None:
-        """Add a turn at the place its rank gives it."""
-        if self._dynamic:
-            rank = job.ready_s
-        else:
-            rank = self.schedule.rank(WaitingView(job.ready_s, job.session.start_s, job.target, 0))
+        """Add a turn at the place its order gives it; an order that looks into the cache is asked at each admission."""
+        rank = job.session.start_s if self._by_trajectory else job.ready_s
         self._add(rank, job)
         if job.pause is not None and job.pause.locked:
             self.pinned[job] = None
@@ -90,7 +88,7 @@ class WaitingQueue:
 
     def _view(self, job: Job) -> WaitingView:
         _, hit = self.kv.match(job.turn.stream, job.target)
-        return WaitingView(job.ready_s, job.session.start_s, job.target, hit)
+        return WaitingView(job.ready_s, job.target, hit)
 
     def _add(self, rank: float, job: Job) -> None:
         self.count += 1

@@ -13,6 +13,7 @@ import simpy
 
 from sim.engine.accounts import Accounts
 from sim.engine.admission import Admission
+from sim.engine.alarm import Alarm
 from sim.engine.batch import Batch
 from sim.engine.job import Job
 from sim.engine.pauses import Pauses
@@ -183,15 +184,15 @@ class Replica:
     # ---------------------------------------------------------------- the loop
 
     def _wake_after(self, delay_s: float) -> None:
-        timer = self._timer = self.env.timeout(delay_s)
-        timer.callbacks.append(self._boundary)
+        self._timer = Alarm(self.env, delay_s, self._boundary)
 
     def _boundary(self, event: simpy.Event) -> None:
         """End what is under way and plan what comes next."""
         if event is not self._timer:
             return
         now_s = self.env.now
-        self.accounts.advance(now_s)
+        accounts = self.accounts
+        accounts.advance(now_s)
         if self._steps > 0:
             self.events += 1
             if self._chunks:
@@ -199,35 +200,35 @@ class Replica:
             else:
                 self._end_stretch(now_s)
         self._steps = 0
-        if now_s >= self.accounts.next_sample_s:
-            self.accounts.sample(now_s)
+        if now_s >= accounts.next_sample_s:
+            accounts.sample(now_s)
         self._plan(now_s)
 
     def _end_stretch(self, now_s: float) -> None:
-        batch, steps, lines = self.batch, self._steps, self._lines
+        batch, steps, accounts = self.batch, self._steps, self.accounts
         size, context = batch.size, batch.context
         elapsed = now_s - self._start_s
-        accounts = self.accounts
         need = batch.advance(steps) - self._taken
         self._taken = 0
         if need > 0:
             unpromised = max(0, self.kv.pool.free - self.admission.reserved)
-            accounts.grown(min(need, unpromised), elapsed)
+            accounts.grown(need if need < unpromised else unpromised, elapsed)
             self._take_blocks(need, now_s)
         accounts.decode_s += elapsed
         self.steps += steps
-        if not self._stalls and len(lines) == 1:
+        lines = self._lines
+        if len(lines) == 1 and not self._stalls:
             base, slope = lines[0]
-            accounts.latencies.add_rising(base + slope * context, base + slope * (batch.context - size), steps, size)
+            accounts.latencies.add((base + slope * context, base + slope * (batch.context - size), steps, 1, size))
             return
         first_s = at(lines, context)
         if self._stalls:
             self._end_stalls(first_s, size)
-            accounts.latencies.add(first_s, 1, 0)
+            accounts.latencies.add((first_s, first_s, 1, 1, 0))
             steps -= 1
             first_s = at(lines, context + size)
         if steps:
-            accounts.latencies.add_rising(first_s, at(lines, batch.context - size), steps, size)
+            accounts.latencies.add((first_s, at(lines, batch.context - size), steps, 1, size))
 
     def _end_stalls(self, step_s: float, size: int) -> None:
         """Book the gaps of the first decode step after prompts that ran alone: a stream waited since it joined."""
@@ -236,10 +237,10 @@ class Replica:
         booked = 0
         for streams, seconds in self._stalls:
             if min(streams, size) > booked:
-                latencies.add(gap_s, 0, min(streams, size) - booked)
+                latencies.add((gap_s, gap_s, 1, 0, min(streams, size) - booked))
                 booked = min(streams, size)
             gap_s -= seconds
-        latencies.add(step_s, 0, size - booked)
+        latencies.add((step_s, step_s, 1, 0, size - booked))
         self._stalls.clear()
 
     def _end_mixed_step(self, now_s: float) -> None:
@@ -248,16 +249,16 @@ class Replica:
         elapsed = now_s - self._start_s
         self.steps += 1
         if not batch.size:
-            accounts.latencies.add(elapsed, 1, 0)
+            accounts.latencies.add((elapsed, elapsed, 1, 1, 0))
         elif self._mixes:
             batch.advance(1)
             self._taken = 0
-            accounts.latencies.add(elapsed, 1, batch.size)
+            accounts.latencies.add((elapsed, elapsed, 1, 1, batch.size))
             accounts.decode_s += self._decode_s
             elapsed -= self._decode_s
             self.interference_s += elapsed
         else:
-            accounts.latencies.add(elapsed, 1, 0)
+            accounts.latencies.add((elapsed, elapsed, 1, 1, 0))
             self._stalls.append((batch.size, elapsed))
             self.interference_s += elapsed
         if self._copy_s:
@@ -278,9 +279,9 @@ class Replica:
             admission.drop_cancelled(now_s)
         if admission.held_back:
             admission.release_held(now_s)
-        if batch.size > self.decode_room():
+        if (batch.size > self.kv.pool.free or self._promises) and batch.size > self.decode_room():
             admission.secure_decode_step(now_s)
-        if admission.prefills or admission.queue.count:
+        if admission.queue.count or admission.prefills:
             if self._mixes and batch.size:
                 self.take_decode_blocks(1, now_s)
             self._chunks = admission.pick_chunks(now_s)
@@ -303,9 +304,9 @@ class Replica:
         lines = self._lines = self.cost.decode_lines(size)
         steps = batch.next_step - batch.step if self.stretches and not self.admission.resting else 1
         if steps > 1:
-            steps = batch.steps_within(self.decode_room() + self._taken, steps)
-            if self.low_blocks and self.kv.tree.dormant:
-                steps = self._steps_to_watermark(steps)
+            most = size * (steps // batch.block_tokens + 1)
+            if self._promises or most > self.kv.pool.free + self._taken - self.low_blocks:
+                steps = self._steps_in_room(steps)
         self._steps = steps
         delay_s = stretch_s(lines, context, size, steps)
         if self.events % _BOUND_EVERY == 0:
@@ -313,12 +314,16 @@ class Replica:
             self.bound_s[bound] = self.bound_s.get(bound, 0.0) + delay_s
         self._wake_after(delay_s)
 
-    def _steps_to_watermark(self, most: int) -> int:
-        """Return the steps until one takes the free blocks under the low watermark, at most `most`."""
+    def _steps_in_room(self, most: int) -> int:
+        """Return the steps, at most `most`, that have blocks and start no eviction before the last of them."""
+        batch = self.batch
+        steps = batch.steps_within(self.decode_room() + self._taken, most)
+        if not self.low_blocks or not self.kv.tree.dormant:
+            return steps
         slack = self.kv.pool.free + self._taken - self.low_blocks
-        if self.batch.blocks_for(1) > slack:
+        if batch.blocks_for(1) > slack:
             return 1
-        return min(most, self.batch.steps_within(slack, most) + 1)
+        return min(steps, batch.steps_within(slack, steps) + 1)
 
     def _start_mixed_step(self) -> None:
         batch = self.batch

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import simpy
 
+from sim.engine.alarm import Alarm
 from sim.engine.job import Job
 from sim.engine.pause import Pause
 from sim.memory.prefix_tree import Node
@@ -96,12 +97,11 @@ class Session:
 
     def _wait_for(self, turn: Turn) -> None:
         self.timers.add(turn)
-        timeout = self.cluster.env.timeout(turn.wait_s, turn)
-        timeout.callbacks.append(self._ready)
+        Alarm(self.cluster.env, turn.wait_s, self._ready, turn)
 
     def _ready(self, event: simpy.Event) -> None:
         """A turn's wait is over: drop the losers of its race, end its pause, and send it to a replica."""
-        turn = event.value
+        turn: Turn | None = event.value
         if turn is None or turn not in self.timers:
             return
         self.timers.discard(turn)

@@ -28,9 +28,11 @@ class Sequence:
         Blocks its table reaches.
     given
         Blocks of its own that it has handed to the tree.
+    path, at
+        Nodes its content belongs to, from the matched one down, and the index of the one its computed end lies in.
     """
 
-    __slots__ = ("base", "direct", "end", "given", "limit", "lock_node", "lock_upto", "owner", "path", "stream")
+    __slots__ = ("at", "base", "direct", "end", "given", "limit", "lock_node", "lock_upto", "owner", "path", "stream")
 
     def __init__(self, stream: Stream, limit: int, base: int, owner: int = -1) -> None:
         self.stream = stream
@@ -41,6 +43,7 @@ class Sequence:
         self.given = 0
         self.direct = False
         self.path: list[Node] = []
+        self.at = 0
         self.lock_node: Node | None = None
         self.lock_upto = 0
 
@@ -92,6 +95,8 @@ class KvCache:
                     reach = upto if upto < held.end else held.end
                     if reach > held.used_end:
                         woken += reach - held.used_end
+                    if held.runs or held.pins:
+                        break  # its ancestors are locked as far as it reaches into them
                 upto = at.attach // size
                 at = at.parent
         else:
@@ -247,21 +252,22 @@ class KvCache:
         When two sequences compute the same content, whoever has a block first gives it; the other keeps its own.
         """
         size = self.pool.block_tokens
-        tree = self.tree
         path = sequence.path
-        if tokens > sequence.limit:
-            tokens = sequence.limit
         last = len(path) - 1
-        for index, node in enumerate(path):
+        while True:
+            node = path[sequence.at]
             upto = tokens
-            if index < last and path[index + 1].stream.attach < tokens:
-                upto = path[index + 1].stream.attach
+            if sequence.at < last and path[sequence.at + 1].stream.attach < tokens:
+                upto = path[sequence.at + 1].stream.attach
             end = upto // size
             if end > node.end:
                 sequence.given += end - node.end
-                tree.extend(node, end, end * size)
+                self.tree.extend(node, end, end * size)
             elif end == node.end and node.tokens < end * size:
                 node.tokens = end * size
+            if upto == tokens:
+                return
+            sequence.at += 1
 
     def _keep_tail(self, sequence: Sequence, tokens: int) -> None:
         """Leave the partly filled tail block in the tree, so that a later sequence can copy it."""

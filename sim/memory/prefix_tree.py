@@ -40,7 +40,7 @@ class Node:
         self.first = first
         self.end = first
         self.tokens = stream.attach
-        #: Locks of running turns and of kept pauses, by the block they reach; a lock on a node is one on its ancestors.
+        #: Locks of running turns and of kept pauses, by the block they reach; a node with any has one on its parent.
         self.runs: dict[int, int] = {}
         self.pins: dict[int, int] = {}
         #: The highest lock of a running turn, and the highest of all: from there on blocks are dormant.
@@ -128,24 +128,42 @@ class PrefixTree:
         return None, 0
 
     def lock(self, node: Node | None, upto: int, running: bool, now_s: float) -> None:
-        """Lock the path to `node` up to block `upto` (exclusive), for a running turn or for a kept pause."""
+        """Lock the path to `node` up to block `upto` (exclusive), for a running turn or for a kept pause.
+
+        The first lock of a node locks its parent where it attaches; further ones leave the ancestors alone.
+        """
         while node is not None:
             locks = node.runs if running else node.pins
-            locks[upto] = locks.get(upto, 0) + 1
-            used = node.used_end
-            if upto > (node.run_end if running else used):
-                if used > node.run_end:
-                    self.kept -= node.kept_blocks()
-                if running:
-                    node.run_end = upto
-                if upto > used:
-                    if node.end > used:
-                        self._wake(node, (upto if upto < node.end else node.end) - used, now_s)
-                    node.used_end = used = upto
-                if used > node.run_end:
-                    self.kept += node.kept_blocks()
+            if locks:
+                locks[upto] = locks.get(upto, 0) + 1
+                if upto > (node.run_end if running else node.used_end):
+                    self._raise(node, upto, running, now_s)
+                return
+            locks[upto] = 1
+            if running and not node.pins:
+                end = node.end
+                first = node.first
+                if end > first and upto > first:
+                    self._wake(node, (upto if upto < end else end) - first, now_s)
+                node.run_end = node.used_end = upto
+            elif upto > (node.run_end if running else node.used_end):
+                self._raise(node, upto, running, now_s)
             upto = node.first
             node = node.parent
+
+    def _raise(self, node: Node, upto: int, running: bool, now_s: float) -> None:
+        """Take note that the highest lock of a kind is now at `upto`."""
+        used = node.used_end
+        if used > node.run_end:
+            self.kept -= node.kept_blocks()
+        if running:
+            node.run_end = upto
+        if upto > used:
+            if node.end > used:
+                self._wake(node, (upto if upto < node.end else node.end) - used, now_s)
+            node.used_end = used = upto
+        if used > node.run_end:
+            self.kept += node.kept_blocks()
 
     def unlock(self, node: Node | None, upto: int, running: bool, now_s: float) -> None:
         """Undo one `lock` with the same arguments; what no one locks any more goes dormant."""
@@ -155,18 +173,20 @@ class PrefixTree:
             count = locks[upto] - 1
             if count:
                 locks[upto] = count
-            else:
-                del locks[upto]
-                if upto == (node.run_end if running else node.used_end):
-                    if node.used_end > node.run_end:
-                        self.kept -= node.kept_blocks()
-                    if running:
-                        node.run_end = max(locks) if locks else node.first
-                    self._rest(node, now_s)
-                    if node.used_end > node.run_end:
-                        self.kept += node.kept_blocks()
-                    if node.end == node.first:
-                        self.discard_if_empty(node, now_s)
+                return
+            del locks[upto]
+            if upto == (node.run_end if running else node.used_end):
+                if node.used_end > node.run_end:
+                    self.kept -= node.kept_blocks()
+                if running:
+                    node.run_end = max(locks) if locks else node.first
+                self._rest(node, now_s)
+                if node.used_end > node.run_end:
+                    self.kept += node.kept_blocks()
+                if node.end == node.first:
+                    self.discard_if_empty(node, now_s)
+            if locks:
+                return
             upto, node = node.first, parent
 
     def add(self, stream: Stream, parent: Node | None, owner: int = -1) -> Node:
@@ -262,36 +282,40 @@ class PrefixTree:
         return self.wasted_block_s + self.dormant * now_s - self._dormant_since, self.reused_block_s
 
     def _wake(self, node: Node, woken: int, now_s: float) -> None:
-        """Book what was dormant up to now: `woken` blocks found again, the rest of the tail not."""
-        idle = node.end - node.used_end
-        if idle > 0:
-            elapsed_s = now_s - node.since_s
-            self.reused_block_s += woken * elapsed_s
-            self.wasted_block_s += (idle - woken) * elapsed_s
-            self._dormant_since += (idle - woken) * now_s - idle * node.since_s
-            self.dormant -= woken
+        """Book what was dormant up to now: `woken` (> 0) blocks found again, the rest of the tail not."""
+        left = node.end - node.used_end - woken
+        since_s = node.since_s
+        self.reused_block_s += woken * (now_s - since_s)
+        self._dormant_since -= woken * since_s
+        if left:
+            self.wasted_block_s += left * (now_s - since_s)
+            self._dormant_since += left * (now_s - since_s)
+        self.dormant -= woken
         node.since_s = now_s
         node.uses += 1
 
     def _rest(self, node: Node, now_s: float) -> None:
         """The highest lock is gone: what it alone held goes dormant."""
         used = max(node.run_end, *node.pins) if node.pins else node.run_end
-        if used == node.used_end:
+        before = node.used_end
+        if used == before:
             return
-        idle = node.end - node.used_end
-        if idle <= 0:
-            idle = 0
-        else:
-            self.wasted_block_s += idle * (now_s - node.since_s)
+        end = node.end
         node.used_end = used
-        asleep = node.end - used
-        if asleep > 0:
+        asleep = end - used
+        if end > before:
+            idle = end - before
+            self.wasted_block_s += idle * (now_s - node.since_s)
             self.dormant += asleep - idle
             self._dormant_since += asleep * now_s - idle * node.since_s
-            node.since_s = now_s
-            node.last_use_s = now_s
-            if not node.kids or max(node.kids) < node.end:
-                self._push(node)
+        elif asleep > 0:
+            self.dormant += asleep
+            self._dormant_since += asleep * now_s
+        else:
+            return
+        node.since_s = node.last_use_s = now_s
+        if not node.kids or max(node.kids) < end:
+            self._push(node)
 
     def _push(self, node: Node) -> None:
         node.stamp += 1

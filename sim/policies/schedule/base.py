@@ -17,8 +17,6 @@ class WaitingView(NamedTuple):
 
     ready_s: float
     """Time at which the turn joined the queue."""
-    trajectory_start_s: float
-    """Time at which its trajectory arrived."""
     prompt_tokens: int
     """Length of its prompt."""
     hit_tokens: int
@@ -46,11 +44,7 @@ class ScheduleConfig(PolicyConfig):
         return self.order in ("longest_prefix", "shortest_first")
 
     def rank(self, turn: WaitingView) -> float:
-        """Return the rank of a waiting turn; the lowest is admitted first, ties by time of arrival."""
-        if self.order == "fcfs":
-            return turn.ready_s
-        if self.order == "program_fcfs":
-            return turn.trajectory_start_s
+        """Return the rank of a waiting turn in a dynamic order; the lowest is admitted first, ties by arrival."""
         if self.order == "longest_prefix":
             return -float(turn.hit_tokens)
         return float(turn.prompt_tokens - turn.hit_tokens)
