@@ -12,12 +12,34 @@ from sim.engine.job import Job
 from sim.engine.replica import Replica
 from sim.engine.session import Session
 from sim.errors import InputError
-from sim.policies.routing import ReplicaView, Routing
+from sim.policies.routing import Routing
 from sim.records import Sink
-from workloads.trajectory import Closed, Stream, Trajectory
+from workloads.trajectory import Closed, Stream, Trajectory, Turn
 
 #: A run ends when so many trajectories in a row from its start have been turned away.
 MOST_REJECTED = 100
+
+
+class _View:
+    """The replicas as a router sees them when `turn` arrives."""
+
+    __slots__ = ("replicas", "turn")
+
+    def __init__(self, replicas: list[Replica], turn: Turn) -> None:
+        self.replicas = replicas
+        self.turn = turn
+
+    def __len__(self) -> int:
+        return len(self.replicas)
+
+    def loads(self) -> list[int]:
+        """Return each replica's turns, running or waiting."""
+        return [replica.load for replica in self.replicas]
+
+    def matches(self) -> list[int]:
+        """Return the prompt tokens that each replica's prefix cache holds."""
+        turn = self.turn
+        return [replica.kv.match(turn.stream, turn.prompt_tokens)[1] for replica in self.replicas]
 
 
 class Cluster:
@@ -72,15 +94,10 @@ class Cluster:
 
     def route(self, job: Job, previous: int | None) -> int:
         """Return the replica that serves a turn."""
-        replicas = self.replicas
-        if len(replicas) == 1:
+        if len(self.replicas) == 1:
             return 0
         turn = job.turn
-        if self.routing.needs_match:
-            views = [ReplicaView(r.load, r.kv.match(turn.stream, turn.prompt_tokens)[1]) for r in replicas]
-        else:
-            views = [ReplicaView(r.load, 0) for r in replicas]
-        chosen = self.routing.choose(views, previous, self._routed, turn.prompt_tokens)
+        chosen = self.routing.choose(_View(self.replicas, turn), previous, self._routed, turn.prompt_tokens)
         self._routed += 1
         return chosen
 

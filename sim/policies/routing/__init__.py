@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from sim.policies.routing.base import ReplicaView
+from sim.policies.routing.base import ReplicasView
 from sim.policies.routing.least_loaded import LeastLoaded
 from sim.policies.routing.prefix_affinity import PrefixAffinity
 from sim.policies.routing.round_robin import RoundRobin
@@ -14,4 +14,4 @@ from sim.policies.routing.sticky import Sticky
 
 Routing = Annotated[RoundRobin | LeastLoaded | Sticky | PrefixAffinity, Field(discriminator="policy")]
 
-__all__ = ["LeastLoaded", "PrefixAffinity", "ReplicaView", "RoundRobin", "Routing", "Sticky"]
+__all__ = ["LeastLoaded", "PrefixAffinity", "ReplicasView", "RoundRobin", "Routing", "Sticky"]

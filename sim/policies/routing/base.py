@@ -1,14 +1,21 @@
-"""What a router sees of a replica."""
+"""What a router sees of the replicas."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Protocol
 
 
-class ReplicaView(NamedTuple):
-    """A replica as a router sees it when a turn arrives."""
+class ReplicasView(Protocol):
+    """The replicas when a turn arrives; a router looks up only what it needs."""
 
-    load: int
-    """Turns running or waiting there."""
-    match_tokens: int
-    """Prompt tokens its prefix cache holds (0 unless the policy asks for it)."""
+    def __len__(self) -> int:
+        """Return the number of replicas."""
+        ...
+
+    def loads(self) -> list[int]:
+        """Return each replica's turns, running or waiting."""
+        ...
+
+    def matches(self) -> list[int]:
+        """Return the prompt tokens that each replica's prefix cache holds."""
+        ...

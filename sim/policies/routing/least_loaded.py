@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import Literal
 
 from sim.policies.base import PolicyConfig
-from sim.policies.routing.base import ReplicaView
+from sim.policies.routing.base import ReplicasView
 
 
 class LeastLoaded(PolicyConfig):
@@ -14,8 +13,8 @@ class LeastLoaded(PolicyConfig):
 
     policy: Literal["least_loaded"] = "least_loaded"
     """Name of the policy."""
-    needs_match: ClassVar[bool] = False
 
-    def choose(self, replicas: Sequence[ReplicaView], previous: int | None, turn: int, prompt_tokens: int) -> int:
+    def choose(self, replicas: ReplicasView, previous: int | None, turn: int, prompt_tokens: int) -> int:
         """Return the index of the replica with the fewest turns, the first of equals."""
-        return min(range(len(replicas)), key=lambda index: replicas[index].load)
+        loads = replicas.loads()
+        return loads.index(min(loads))

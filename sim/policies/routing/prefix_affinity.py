@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pydantic import Field
 
 from sim.analytic.routing import router_score
 from sim.policies.base import PolicyConfig
-from sim.policies.routing.base import ReplicaView
+from sim.policies.routing.base import ReplicasView
 
 
 class PrefixAffinity(PolicyConfig):
@@ -21,13 +20,11 @@ class PrefixAffinity(PolicyConfig):
     """Weight of the cached share of the prompt against the load."""
     gamma: float = Field(1.0, gt=0)
     """How sharply load repels."""
-    needs_match: ClassVar[bool] = True
 
-    def choose(self, replicas: Sequence[ReplicaView], previous: int | None, turn: int, prompt_tokens: int) -> int:
+    def choose(self, replicas: ReplicasView, previous: int | None, turn: int, prompt_tokens: int) -> int:
         """Return the index of the replica with the highest score."""
-        load_max = max(view.load for view in replicas)
-        return max(
-            range(len(replicas)),
-            key=lambda index: router_score(replicas[index].match_tokens, prompt_tokens, replicas[index].load,
-                                           load_max, self.mu, self.gamma),
-        )
+        loads = replicas.loads()
+        most = max(loads)
+        scores = [router_score(match, prompt_tokens, load, most, self.mu, self.gamma)
+                  for match, load in zip(replicas.matches(), loads, strict=True)]
+        return scores.index(max(scores))

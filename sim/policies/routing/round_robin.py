@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import Literal
 
 from sim.policies.base import PolicyConfig
-from sim.policies.routing.base import ReplicaView
+from sim.policies.routing.base import ReplicasView
 
 
 class RoundRobin(PolicyConfig):
@@ -14,8 +13,7 @@ class RoundRobin(PolicyConfig):
 
     policy: Literal["round_robin"] = "round_robin"
     """Name of the policy."""
-    needs_match: ClassVar[bool] = False
 
-    def choose(self, replicas: Sequence[ReplicaView], previous: int | None, turn: int, prompt_tokens: int) -> int:
+    def choose(self, replicas: ReplicasView, previous: int | None, turn: int, prompt_tokens: int) -> int:
         """Return the index of the replica for the `turn`-th turn to be routed."""
         return turn % len(replicas)

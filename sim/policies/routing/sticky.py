@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import Literal
 
 from sim.policies.base import PolicyConfig
-from sim.policies.routing.base import ReplicaView
+from sim.policies.routing.base import ReplicasView
 
 
 class Sticky(PolicyConfig):
@@ -14,10 +13,10 @@ class Sticky(PolicyConfig):
 
     policy: Literal["sticky"] = "sticky"
     """Name of the policy."""
-    needs_match: ClassVar[bool] = False
 
-    def choose(self, replicas: Sequence[ReplicaView], previous: int | None, turn: int, prompt_tokens: int) -> int:
+    def choose(self, replicas: ReplicasView, previous: int | None, turn: int, prompt_tokens: int) -> int:
         """Return the trajectory's `previous` replica, or the one with the fewest turns."""
         if previous is not None:
             return previous
-        return min(range(len(replicas)), key=lambda index: replicas[index].load)
+        loads = replicas.loads()
+        return loads.index(min(loads))
