@@ -80,7 +80,7 @@ def compare(source: str = "", /, *, backend: str = "vllm", end_to_end: bool = Fa
     backend
         Serving engine of the wheel's tables.
     end_to_end
-        Simulate the wheel's measured servers instead (two minutes): TTFT and TPOT.
+        Simulate the wheel's measured servers instead (a minute): TTFT and TPOT.
     plot
         Write a figure there.
     jobs
@@ -179,10 +179,11 @@ def _compare_servers(jobs: int) -> None:
 
     with tempfile.TemporaryDirectory() as folder:
         engine, table = comparing.end_to_end(Path(folder), FIT_ON, jobs)
-    print(f"engine overhead fitted on {engine['fitted_on']} ({engine['rows']} of {len(table)} rows): "
+    rows = int((table["weights"] == "fp8").sum())
+    print(f"engine overhead fitted on {engine['fitted_on']} ({engine['rows']} of {rows} rows): "
           f"{engine['layer_s'] * 1e6:.3g} us a layer, {engine['sequence_s'] * 1e6:.3g} us a sequence, "
           f"{engine['ttft_floor_s'] * 1e3:.3g} ms in front of the first token\n")
-    _show("simulated against measured servers (vLLM, fp8, dense models)",
+    _show("simulated against measured servers (vLLM; dense models in fp8)",
           ("rows", "count", "TPOT median", "p90", "bias", "TTFT median", "p90", "bias"), comparing.servers(table))
     _show("worst rows", ("server", "load", "TPOT ms", "simulated", "TTFT ms", "simulated", "odd"),
           comparing.worst_servers(table))

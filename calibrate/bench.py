@@ -17,6 +17,8 @@ from typing import Any
 
 from calibrate.samples import SampleFile, key_of
 
+#: Exit status when a point left the GPU unusable for this process: run the same command again.
+BROKEN = 3
 _SECONDS = {"": 1.0, "s": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0}
 
 
@@ -70,6 +72,11 @@ def run(model: str, tp: int, budget_s: float, output: Path, *, storage: Path | N
     most
         Stop after so many points.
 
+    Returns
+    -------
+    int
+        0, or `BROKEN`.
+
     Raises
     ------
     ValueError
@@ -104,10 +111,16 @@ def run(model: str, tp: int, budget_s: float, output: Path, *, storage: Path | N
         if time.monotonic() - begin > budget_s or count == most:
             break
         sample, taken = measure.timed(lambda p=point, n=name: bench.run(p, n))
+        broken = sample.pop("broken", False)
         file.write({"key": key_of(point, name), "backend": name, "point": point, **sample,
-                    "took_s": round(taken, 3), **(measure.condition(where) if count % 20 == 0 else {})})
+                    "took_s": round(taken, 3),
+                    **(measure.condition(where) if count % 20 == 0 and not broken else {})})
         count += 1
         bar.step(f"{point['kernel']} {name}")
+        if broken:
+            file.close()
+            bar.end(f"{count} measured now; {sample['skipped']}; the same command goes on behind this point")
+            return BROKEN
     if count < (most if most is not None else len(left) + 1):
         _collectives(file, where, tp, budget_s - (time.monotonic() - begin), gpu=gpu)
     file.close()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -69,8 +70,8 @@ def decode(table: pd.DataFrame, l2_bytes: float) -> list[dict[str, Any]]:
 _SHAPE = ("heads", "kv_heads", "head_dim", "kv_dtype")
 
 
-def _shape(values: Any) -> dict[str, Any]:
-    return {name: (value if isinstance(value, str) else int(value)) for name, value in zip(_SHAPE, values, strict=True)}
+def _shape(values: Any, names: Sequence[str] = _SHAPE) -> dict[str, Any]:
+    return {name: (value if isinstance(value, str) else int(value)) for name, value in zip(names, values, strict=True)}
 
 
 def beyond_l2(table: pd.DataFrame, l2_bytes: float) -> Any:
@@ -118,14 +119,59 @@ def prefill(table: pd.DataFrame) -> list[dict[str, Any]]:
     return entries
 
 
-def all_reduce(table: pd.DataFrame) -> list[dict[str, Any]]:
+#: What tells tables of latent attention apart.
+LATENT = ("heads", "rank", "rope", "hidden", "kv_dtype", "dtype")
+
+
+def latent(decode_table: pd.DataFrame, prefill_table: pd.DataFrame, l2_bytes: float) -> list[dict[str, Any]]:
+    """Return the tables of latent attention, one a shape that was measured both for decoding and for prompts."""
+    prompts = dict(list(prefill_table[prefill_table["batch"] == 1].groupby(list(LATENT))))
+    entries = []
+    for shape, part in decode_table.groupby(list(LATENT)):
+        rows = decode_rows(part, l2_bytes)
+        if rows and shape in prompts:
+            series = prompts[shape].set_index("new")["us"].sort_index()
+            linear_us, pair_us = split_prompt(list(series.index), series)
+            entries.append({**_shape(shape, LATENT), "rows": [{**row, "us": [four(us) for us in row["us"]]}
+                                                              for row in rows],
+                            "tokens": [int(count) for count in series.index],
+                            "us": [four(us) for us in linear_us], "pair_s": four(pair_us * 1e-6)})
+    return entries
+
+
+def split_prompt(new: Sequence[int], us: Iterable[float]) -> tuple[list[float], float]:
+    """Split times of uncached prompts into what goes with the tokens, and microseconds a pair of tokens.
+
+    The second is of the fit ``a + b n + c n^2 / 2`` (non-negative, relative); the first is the rest at each length,
+    made to rise.
+    """
+    from calibrate.parametric import solve
+
+    count, time = np.asarray(list(new), dtype=float), np.asarray(list(us), dtype=float)
+    found = solve(time * 1e-6, count * count / 2.0, count)
+    pair_us = 1e6 / found["flops"] if found["flops"] else 0.0
+    # A rest under a tenth would be noise: there the pairs are given less.
+    rest = np.maximum(time - pair_us * count * count / 2.0, 0.1 * time)
+    return [float(value) for value in rising(rest)], pair_us
+
+
+def all_reduce(table: pd.DataFrame, switches: Mapping[int, Sequence[int]]) -> list[dict[str, Any]]:
     """Return the tables of all-reduces, one a number of GPUs."""
     entries = []
     for gpus, part in table.groupby("gpus"):
         part = part.sort_values("bytes")
-        entries.append({"gpus": int(gpus), "bytes": [int(b) for b in part["bytes"]],
-                        "us": [four(us) for us in rising(part["us"])]})
+        cuts = switches.get(int(gpus), ())
+        sizes = [int(size) for size in part["bytes"]]
+        entries.append({"gpus": int(gpus), "bytes": sizes, "switches": [cut for cut in cuts if cut <= sizes[-1]],
+                        "us": [four(us) for us in rising_between(sizes, part["us"], cuts)]})
     return entries
+
+
+def rising_between(sizes: Sequence[int], us: Iterable[float], switches: Sequence[int]) -> list[float]:
+    """Return times that rise within each algorithm: at a switch they may fall."""
+    values = np.asarray(list(us), dtype=float)
+    parts = np.split(values, sorted({bisect_left(sizes, cut) for cut in switches}))
+    return [float(value) for part in parts if len(part) for value in rising(part)]
 
 
 def moe(table: pd.DataFrame, shapes: set[tuple[int, int, int, int]] | None) -> list[dict[str, Any]]:
@@ -159,17 +205,18 @@ def swap(table: pd.DataFrame) -> list[dict[str, Any]]:
 def catalogue_shapes() -> tuple[set[tuple[int, int, int]], set[tuple[int, int, int, int]]]:
     """Return the attention shapes (heads, KV heads, head_dim of a GPU) and experts of the catalogue's models."""
     import hardware_profiles
+    from sim.timing.measured_layers import expert_widths
 
     attention: set[tuple[int, int, int]] = set()
     experts: set[tuple[int, int, int, int]] = set()
     for name in hardware_profiles.names("models"):
         model = hardware_profiles.model(name)
-        if not model.mla and not model.linear:
-            attention |= {(model.n_heads // tp, max(1, model.n_kv_heads // tp), model.head_dim)
-                          for tp in (1, 2, 4, 8) if model.n_heads % tp == 0}
+        # Latent attention counts as a shape of (heads, 0, elements of the latent and the rotary key).
+        attention |= {(model.n_heads // tp, 0, model.mla.kv_lora_rank + model.mla.rope_dim) if model.mla
+                      else (model.n_heads // tp, max(1, model.n_kv_heads // tp), model.head_dim)
+                      for tp in (1, 2, 4, 8) if model.n_heads % tp == 0}
         if model.moe:
-            experts.add((model.moe.experts, model.moe.top_k, model.d_model,
-                         model.moe.expert_params // (3 * model.d_model)))
+            experts.add((model.moe.experts, model.moe.top_k, model.d_model, expert_widths(model)[0]))
     return attention, experts
 
 
@@ -177,8 +224,11 @@ def of_catalogue(frames: Frames) -> Frames:
     """Return the samples whose attention shapes a model of the catalogue has."""
     attention, _ = catalogue_shapes()
     tables = dict(frames.tables)
-    for name in ("decode_attention", "prefill_attention"):
+    for name in ("decode_attention", "prefill_attention", "latent_decode", "latent_prefill"):
         table = frames.get(name)
-        keys = list(zip(table["heads"], table["kv_heads"], table["head_dim"], strict=True))
-        tables[name] = table[[key in attention for key in keys]]
-    return Frames(frames.gpu, frames.device, frames.l2_bytes, frames.provenance, frames.planning, tables)
+        latents = name.startswith("latent")
+        keys = zip(table["heads"], 0 * table["heads"] if latents else table["kv_heads"],
+                   table["rank"] + table["rope"] if latents else table["head_dim"], strict=True)
+        tables[name] = table[np.array([key in attention for key in keys], dtype=bool)]
+    return Frames(frames.gpu, frames.device, frames.l2_bytes, frames.provenance, frames.planning, tables,
+                  frames.switches)

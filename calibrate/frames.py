@@ -16,6 +16,8 @@ COLUMNS = {
     "linear": ("dtype", "n", "k", "tokens"),
     "decode_attention": ("heads", "kv_heads", "head_dim", "kv_dtype", "batch", "context"),
     "prefill_attention": ("heads", "kv_heads", "head_dim", "kv_dtype", "batch", "new", "past"),
+    "latent_decode": ("heads", "rank", "rope", "hidden", "kv_dtype", "dtype", "batch", "context"),
+    "latent_prefill": ("heads", "rank", "rope", "hidden", "kv_dtype", "dtype", "batch", "new"),
     "all_reduce": ("gpus", "bytes"),
     "moe": ("experts", "top_k", "hidden", "width", "dtype", "tp", "tokens"),
     "swap": ("direction", "method", "both_ways", "piece_bytes", "pieces"),
@@ -41,6 +43,8 @@ class Frames:
         False when they must not be used to plan (measured on a CPU).
     tables
         Kernel class -> samples, see `COLUMNS`.
+    switches
+        Number of GPUs -> bytes from which an all-reduce is another algorithm, as its library's source says.
     """
 
     gpu: str
@@ -49,6 +53,7 @@ class Frames:
     provenance: dict[str, Any]
     planning: bool = True
     tables: dict[str, pd.DataFrame] = field(default_factory=dict)
+    switches: dict[int, tuple[int, ...]] = field(default_factory=dict)
 
     def get(self, name: str) -> pd.DataFrame:
         """Return the samples of a kernel class; an empty table if there are none."""
@@ -59,6 +64,7 @@ class Frames:
 
 
 def kv_bytes(row: Any) -> Any:
-    """Return the KV bytes that decode attention reads in one layer (a row, or a whole table)."""
+    """Return the KV bytes that decode attention reads in one layer (a row, or a whole table); of latents too."""
     size = row["kv_dtype"].map(ELEMENT) if hasattr(row["kv_dtype"], "map") else ELEMENT[row["kv_dtype"]]
-    return 2.0 * row["kv_heads"] * row["head_dim"] * size * row["batch"] * row["context"]
+    elements = row["rank"] + row["rope"] if "rank" in row else 2.0 * row["kv_heads"] * row["head_dim"]
+    return elements * size * row["batch"] * row["context"]

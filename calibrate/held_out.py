@@ -11,7 +11,7 @@ from calibrate import build
 from calibrate.frames import Frames
 from calibrate.rising import rising
 from sim.timing.measured_layers import product
-from sim.timing.measured_tables import Curve, DecodeTable, Ramp
+from sim.timing.measured_tables import Curve, DecodeTable, Ramp, Switched
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,7 +32,9 @@ def points(frames: Frames) -> pd.DataFrame:
     """
     import pandas as pd
 
-    found = [*_linear(frames), *_unseen_shapes(frames), *_decode(frames), *_prefill(frames), *_all_reduce(frames)]
+    found = [*_linear(frames), *_unseen_shapes(frames), *_decode(frames, "decode_attention", ATTENTION),
+             *_prefill(frames), *_decode(frames, "latent_decode", build.LATENT), *_latent_prefill(frames),
+             *_all_reduce(frames)]
     columns = ["kernel", "part", "point", "held_out", "measured_us", "predicted_us"]
     table = pd.DataFrame(found, columns=columns)
     table["error"] = table["predicted_us"] / table["measured_us"] - 1.0
@@ -59,6 +61,8 @@ HOW = {
     "linear, shape unseen": "every second output width n left out, interpolated from its neighbours",
     "decode_attention": "each inner context, then each inner batch, left out; KV beyond the second-level cache",
     "prefill_attention": "each inner length, then each inner batch, left out",
+    "latent_decode": "as decode_attention; the module with its products",
+    "latent_prefill": "each inner length of one prompt left out; the module with its products",
     "all_reduce": "each inner message size left out",
 }
 
@@ -111,15 +115,26 @@ def _unseen_shapes(frames: Frames) -> Iterator[tuple[Any, ...]]:
                     yield ("linear, shape unseen", dtype, f"{n} x {k}, {count} tokens", f"n {n}", us, predicted)
 
 
-def _decode(frames: Frames) -> Iterator[tuple[Any, ...]]:
-    for shape, part in frames.get("decode_attention").groupby(["heads", "kv_heads", "head_dim", "kv_dtype"]):
-        what = f"{shape[0]}/{shape[1]} heads of {shape[2]}, {shape[3]}"
+ATTENTION = ("heads", "kv_heads", "head_dim", "kv_dtype")
+
+
+def _decode(frames: Frames, kernel: str, names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+    """Predict decode attention, of a table whose shapes are told apart by `names`."""
+    for shape, part in frames.get(kernel).groupby(list(names)):
+        what = _called(names, shape)
         rows = build.decode_rows(part, frames.l2_bytes)
-        yield from _lengths(what, part, rows, frames.l2_bytes)
-        yield from _batches(what, part, rows, frames.l2_bytes)
+        for found in (*_lengths(part, rows, frames.l2_bytes), *_batches(part, rows, frames.l2_bytes)):
+            yield (kernel, what, *found)
 
 
-def _lengths(what: str, part: pd.DataFrame, rows: Sequence[dict[str, Any]], l2: float) -> Iterator[tuple[Any, ...]]:
+def _called(names: Sequence[str], shape: Any) -> str:
+    at = dict(zip(names, shape, strict=True))
+    if "rank" in at:
+        return f"{at['heads']} heads on latents of {at['rank']} + {at['rope']} in {at['kv_dtype']}, {at['dtype']}"
+    return f"{at['heads']}/{at['kv_heads']} heads of {at['head_dim']}, {at['kv_dtype']}"
+
+
+def _lengths(part: pd.DataFrame, rows: Sequence[dict[str, Any]], l2: float) -> Iterator[tuple[Any, ...]]:
     measured = _by_point(part, l2)
     for row in rows:
         for index in range(1, len(row["tokens"]) - 1):
@@ -131,11 +146,11 @@ def _lengths(what: str, part: pd.DataFrame, rows: Sequence[dict[str, Any]], l2: 
             ramp = Ramp([row["tokens"][i] for i in kept],
                         list(rising([measured.get((row["batch"], round(row["tokens"][i] / row["batch"])), row["us"][i])
                                      for i in kept])), 0.0)
-            yield ("decode_attention", what, f"batch {row['batch']}, context {context:.0f}", f"context {context:.0f}",
-                   us, ramp(row["tokens"][index]))
+            yield (f"batch {row['batch']}, context {context:.0f}", f"context {context:.0f}", us,
+                   ramp(row["tokens"][index]))
 
 
-def _batches(what: str, part: pd.DataFrame, rows: Sequence[dict[str, Any]], l2: float) -> Iterator[tuple[Any, ...]]:
+def _batches(part: pd.DataFrame, rows: Sequence[dict[str, Any]], l2: float) -> Iterator[tuple[Any, ...]]:
     measured = _by_point(part, l2)
     for index in range(1, len(rows) - 1):
         neighbours = (rows[index - 1], rows[index + 1])
@@ -146,7 +161,7 @@ def _batches(what: str, part: pd.DataFrame, rows: Sequence[dict[str, Any]], l2: 
         batch = rows[index]["batch"]
         for (size, context), us in measured.items():
             if size == batch and batch * context <= 2 * reach:
-                yield ("decode_attention", what, f"batch {batch}, context {context}", f"batch {batch}", us,
+                yield (f"batch {batch}, context {context}", f"batch {batch}", us,
                        table(float(batch), float(batch * context)) * 1e6)
 
 
@@ -157,8 +172,8 @@ def _by_point(part: pd.DataFrame, l2: float) -> dict[tuple[int, int], float]:
 
 
 def _prefill(frames: Frames) -> Iterator[tuple[Any, ...]]:
-    for shape, whole in frames.get("prefill_attention").groupby(["heads", "kv_heads", "head_dim", "kv_dtype"]):
-        what = f"{shape[0]}/{shape[1]} heads of {shape[2]}, {shape[3]}"
+    for shape, whole in frames.get("prefill_attention").groupby(list(ATTENTION)):
+        what = _called(ATTENTION, shape)
         for past, part in whole.groupby("past"):
             grid = part.pivot_table(index="batch", columns="new", values="us")
             for axis, name in ((grid, "length"), (grid.T, "batch")):
@@ -173,15 +188,30 @@ def _prefill(frames: Frames) -> Iterator[tuple[Any, ...]]:
                                curve(float(where)))
 
 
-def _all_reduce(frames: Frames) -> Iterator[tuple[Any, ...]]:
-    for gpus, part in frames.get("all_reduce").groupby("gpus"):
-        series = part.set_index("bytes")["us"].sort_index()
+def _latent_prefill(frames: Frames) -> Iterator[tuple[Any, ...]]:
+    """Predict modules of one prompt at each inner length, from the split of the others."""
+    table = frames.get("latent_prefill")
+    for shape, part in table[table["batch"] == 1].groupby(list(build.LATENT)):
+        series = part.set_index("new")["us"].sort_index()
         for index in range(1, len(series) - 1):
             where = series.index[index]
             rest = series.drop(where)
-            ramp = Ramp(list(rest.index), list(rising(rest)), 0.0)
+            linear_us, pair_us = build.split_prompt(list(rest.index), rest)
+            predicted = Curve(list(rest.index), linear_us)(float(where)) + pair_us * where * where / 2.0
+            yield ("latent_prefill", _called(build.LATENT, shape), f"{where} new", f"length {where}",
+                   series.iloc[index], predicted)
+
+
+def _all_reduce(frames: Frames) -> Iterator[tuple[Any, ...]]:
+    for gpus, part in frames.get("all_reduce").groupby("gpus"):
+        series, switches = part.set_index("bytes")["us"].sort_index(), frames.switches.get(int(gpus), ())
+        for index in range(1, len(series) - 1):
+            where = series.index[index]
+            rest = series.drop(where)
+            sizes = [int(size) for size in rest.index]
+            curve = Switched(sizes, build.rising_between(sizes, rest, switches), switches, 0.0)
             yield ("all_reduce", f"{gpus} GPUs", f"{where} bytes", f"{where} bytes", series.iloc[index],
-                   ramp(float(where)))
+                   curve(float(where)))
 
 
 def misses(errors: dict[str, dict[str, Any]]) -> list[str]:

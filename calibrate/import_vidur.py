@@ -98,6 +98,8 @@ def _attention(table: pd.DataFrame) -> dict[str, pd.DataFrame]:
 
 
 def _all_reduce(table: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    if "devices_per_node" in table:  # those that leave a node are slower and not of a replica
+        table = table[table["devices_per_node"] == table["num_workers"]]
     found = table.assign(gpus=table["num_workers"], bytes=table["size"],
                          us=table["time_stats.all_reduce.median"] * 1e3)
     return {"all_reduce": _median(found, ["gpus", "bytes"])}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -57,7 +58,7 @@ class Bench:
         """Return the sample of a point: times, or ``skipped`` or ``refused`` with the reason.
 
         Out of memory and shapes a backend does not take skip the point; a wrong output refuses it. Neither ends the
-        benchmark.
+        benchmark. After an error that leaves the GPU unusable for this process the sample has ``broken``.
         """
         from calibrate.kernels.check import WrongKernelError
 
@@ -69,14 +70,15 @@ class Bench:
             return {"skipped": "out of memory"}
         except MemoryError:
             return {"skipped": "out of host memory"}
-        except (RuntimeError, ValueError, NotImplementedError, OSError, TypeError, AttributeError,
-                ImportError) as error:
+        except Exception as error:  # whatever a library raises (Triton's errors are of no common kind) skips the point
             first = (str(error).strip().splitlines() or [""])[0]
             short = "out of memory" in first.lower() or "can't allocate" in first.lower()
-            return {"skipped": "out of memory" if short else f"{type(error).__name__}: {first[:200]}"}
+            found = {"skipped": "out of memory" if short else f"{type(error).__name__}: {first[:200]}"}
+            return {**found, "broken": True} if "CUDA error" in first and not short else found
         finally:
             if self.device.type == "cuda":
-                torch.cuda.empty_cache()
+                with suppress(RuntimeError):
+                    torch.cuda.empty_cache()
 
     def _run(self, point: Point, backend: str) -> dict[str, Any]:
         kernel = point["kernel"]
@@ -113,12 +115,17 @@ class Bench:
         return {"us": sorted(found)[1], "raw_us": found, "repeats": 3, "how": how}
 
     def _both_ways(self, point: Point, module: ModuleType) -> dict[str, Any]:
-        """Time one direction while the other is busy, each on a stream of its own."""
+        """Time one direction while the other is busy with large copies, each on a stream of its own.
+
+        (Were the other direction's copies small too, the host could not write them as fast as they are done.)
+        """
         if self.device.type != "cuda":
             return {"skipped": "both directions at once need a GPU's streams"}
-        other = {**point, "direction": "in" if point["direction"] == "out" else "out", "both_ways": False}
+        other = {"direction": "in" if point["direction"] == "out" else "out", "piece_bytes": _BUSY_PIECE,
+                 "pieces": _BUSY_PIECES}
+        staged = {module.NAME: module for module in self.backends["swap"]}["staged"]
         return self._beside(module.prepare(swap.make(point, self.device)),
-                            module.prepare(swap.make(other, self.device)), module.version())
+                            staged.prepare(swap.make(other, self.device)), module.version())
 
     def _interference(self, point: Point) -> dict[str, Any]:
         """Time decode attention while blocks are swapped, and swapping while decode attention runs."""
@@ -152,6 +159,10 @@ class Bench:
             torch.cuda.synchronize()
             found.append(first.elapsed_time(last) * 1e3)
         return {"us": sorted(found)[10], "raw_us": found, "repeats": 20, "version": version}
+
+
+#: What keeps the other direction busy: 128 MiB in one copy.
+_BUSY_PIECE, _BUSY_PIECES = 1 << 20, 128
 
 
 def _as_is(_problem: Any, output: Any) -> Any:

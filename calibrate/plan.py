@@ -131,7 +131,7 @@ def _copy(part: Shard, grid: Grid) -> Iterator[Point]:
 
 
 def _interference(part: Shard, grid: Grid) -> Iterator[Point]:
-    batch, context = grid.batches[-1], grid.contexts[0]
+    batch, context = grid.batches[1], grid.contexts[0]
     for direction in ("out", "in"):
         for size in grid.pieces[:2]:
             yield {"kernel": "swap_while_decoding", **_heads(part, grid), "batch": batch, "context": context,

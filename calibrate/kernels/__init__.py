@@ -18,13 +18,15 @@ Nothing of the simulator is imported here, and no library but torch unless it is
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from types import ModuleType
+from typing import Any
 
 #: Every backend, the one a serving engine would use first.
 MODULES = (
     "decode_flashinfer", "decode_flash_attn", "decode_vllm", "decode_triton", "decode_flex", "decode_gather",
-    "prefill_flashinfer", "prefill_flash_attn", "prefill_flex", "prefill_gather",
+    "prefill_flashinfer", "prefill_flash_attn", "prefill_vllm", "prefill_flex", "prefill_gather",
     "linear", "hbm_copy", "copy_blocks", "swap_pieces", "swap_staged", "swap_zero_copy",
 )
 
@@ -39,6 +41,17 @@ def installed(name: str) -> bool:
     from importlib.util import find_spec
 
     return find_spec(name) is not None
+
+
+def lacking(device: Any, library: str) -> str | None:
+    """Return why a backend that needs a GPU and a library cannot run here, or None.
+
+    Triton also has an interpreter (``TRITON_INTERPRET=1``), which does without a GPU; only tests ask for it.
+    """
+    interpreted = library == "triton" and os.environ.get("TRITON_INTERPRET") == "1"
+    if device.type != "cuda" and not interpreted:
+        return "needs a GPU"
+    return None if installed(library) else f"{library.replace('_', '-')} is not installed"
 
 
 def version_of(package: str) -> str:

@@ -1,35 +1,9 @@
-"""Decode attention by flash-attn's paged KV cache (``block_table``); needs the flash-attn package and a GPU."""
+"""Decode attention by flash-attn; see `flash_attn`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from calibrate.kernels.flash_attn import NAME, missing, prepare, version
 
-import torch
+KERNEL = "decode_attention"
 
-from calibrate.kernels import installed, version_of
-from calibrate.kernels.paged import Paged
-
-KERNEL, NAME = "decode_attention", "flash-attn"
-
-
-def missing(device: torch.device) -> str | None:
-    """Return why it cannot run here, or None."""
-    if device.type != "cuda":
-        return "needs a GPU"
-    return None if installed("flash_attn") else "flash-attn is not installed"
-
-
-def version() -> str:
-    """Return flash-attn's version."""
-    return version_of("flash-attn")
-
-
-def prepare(problem: Paged) -> Callable[[], torch.Tensor]:
-    """Return the kernel for a problem; blocks must be multiples of 256 tokens for flash-attn 2, of 16 for 3."""
-    from flash_attn import flash_attn_with_kvcache
-
-    def run() -> torch.Tensor:
-        return flash_attn_with_kvcache(problem.query, problem.keys, problem.values, cache_seqlens=problem.lengths,
-                                       block_table=problem.table, softmax_scale=problem.scale, causal=True)
-
-    return run
+__all__ = ["KERNEL", "NAME", "missing", "prepare", "version"]

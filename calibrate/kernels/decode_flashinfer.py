@@ -1,4 +1,4 @@
-"""Decode attention by FlashInfer's paged batch decode; needs the flashinfer package and a GPU."""
+"""Decode attention by FlashInfer's paged batch decode; see `flashinfer_paged`."""
 
 from __future__ import annotations
 
@@ -6,37 +6,25 @@ from collections.abc import Callable
 
 import torch
 
-from calibrate.kernels import installed, version_of
+from calibrate.kernels.flashinfer_paged import NAME, layout, missing, version, workspace
 from calibrate.kernels.paged import Paged
 
-KERNEL, NAME = "decode_attention", "flashinfer"
+KERNEL = "decode_attention"
 
+__all__ = ["KERNEL", "NAME", "missing", "prepare", "version"]
 
-def missing(device: torch.device) -> str | None:
-    """Return why it cannot run here, or None."""
-    if device.type != "cuda":
-        return "needs a GPU"
-    return None if installed("flashinfer") else "flashinfer is not installed"
-
-
-def version() -> str:
-    """Return FlashInfer's version."""
-    return version_of("flashinfer-python") or version_of("flashinfer")
+#: Query heads a KV head from which engines let it use tensor cores.
+_TENSOR_CORES = 4
 
 
 def prepare(problem: Paged) -> Callable[[], torch.Tensor]:
     """Return the kernel for a problem; planning is done once, as engines do for a batch."""
     import flashinfer
 
-    batch, logical = problem.table.shape
-    device = problem.query.device
-    workspace = torch.empty(256 << 20, dtype=torch.uint8, device=device)
-    wrapper = flashinfer.BatchDecodeWithPagedKVCacheWrapper(workspace, "NHD")
-    length = problem.new + problem.past
-    wrapper.plan(torch.arange(batch + 1, dtype=torch.int32, device=device) * logical, problem.table.flatten(),
-                 torch.full((batch,), (length - 1) % problem.block + 1, dtype=torch.int32, device=device),
-                 problem.query.shape[2], problem.keys.shape[2], problem.query.shape[3], problem.block,
-                 q_data_type=problem.query.dtype, kv_data_type=problem.keys.dtype)
+    wrapper = flashinfer.BatchDecodeWithPagedKVCacheWrapper(workspace(problem), "NHD",
+                                                            use_tensor_cores=problem.group >= _TENSOR_CORES)
+    _, pages, formats = layout(problem)
+    wrapper.plan(*pages, **formats)
     query = problem.query.squeeze(1)
 
     def run() -> torch.Tensor:

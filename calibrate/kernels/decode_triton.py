@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from calibrate.kernels import installed, version_of
+from calibrate.kernels import lacking, version_of
 from calibrate.kernels.paged import Paged
 
 KERNEL, NAME = "decode_attention", "triton-own"
@@ -22,13 +22,7 @@ TILE = 64
 
 def missing(device: torch.device) -> str | None:
     """Return why it cannot run here, or None; on a CPU it runs in Triton's interpreter, which only tests ask for."""
-    import os
-
-    if not installed("triton"):
-        return "triton is not installed"
-    if device.type != "cuda" and os.environ.get("TRITON_INTERPRET") != "1":
-        return "needs a GPU"
-    return None
+    return lacking(device, "triton")
 
 
 def version() -> str:
@@ -57,10 +51,9 @@ def prepare(problem: Paged) -> Callable[[], torch.Tensor]:
         source.partial[(batch, kv_heads, splits)](
             query, problem.keys, problem.values, problem.table, problem.lengths, partial, weight, problem.scale,
             problem.table.stride(0), query.stride(0), query.stride(1), problem.keys.stride(0), problem.keys.stride(1),
-            problem.keys.stride(2), BLOCK=problem.block, DIM=dim, GROUP=group, ROWS=rows, TILE=TILE, SHARE=share,
-            SPLITS=splits, HEADS=heads, num_warps=4)
-        source.join[(batch, heads)](partial, weight, out, SPLITS=splits, DIM=dim, HEADS=heads,
-                                    WIDTH=1 << (splits - 1).bit_length())
+            problem.keys.stride(2), share, splits, heads, BLOCK=problem.block, DIM=dim, GROUP=group, ROWS=rows,
+            TILE=TILE, num_warps=4)
+        source.join[(batch, heads)](partial, weight, out, splits, heads, DIM=dim, WIDTH=1 << (splits - 1).bit_length())
         return out.unsqueeze(1)
 
     out.fill_(float("nan"))

@@ -1,42 +1,9 @@
-"""Decode attention by the kernel vLLM ships (its build of flash-attention over a block table); needs vLLM and a GPU."""
+"""Decode attention by the kernel vLLM ships; see `vllm_attention`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from calibrate.kernels.vllm_attention import NAME, missing, prepare, version
 
-import torch
+KERNEL = "decode_attention"
 
-from calibrate.kernels import installed, version_of
-from calibrate.kernels.paged import Paged
-
-KERNEL, NAME = "decode_attention", "vllm"
-
-
-def missing(device: torch.device) -> str | None:
-    """Return why it cannot run here, or None."""
-    if device.type != "cuda":
-        return "needs a GPU"
-    return None if installed("vllm") else "vllm is not installed"
-
-
-def version() -> str:
-    """Return vLLM's version."""
-    return version_of("vllm")
-
-
-def prepare(problem: Paged) -> Callable[[], torch.Tensor]:
-    """Return the kernel for a problem."""
-    from vllm.vllm_flash_attn import flash_attn_varlen_func
-
-    batch = problem.query.shape[0]
-    starts = torch.arange(batch + 1, dtype=torch.int32, device=problem.query.device) * problem.new
-    query = problem.query.flatten(0, 1)
-
-    def run() -> torch.Tensor:
-        out = flash_attn_varlen_func(query, problem.keys, problem.values, max_seqlen_q=problem.new,
-                                     cu_seqlens_q=starts, max_seqlen_k=problem.new + problem.past,
-                                     seqused_k=problem.lengths, softmax_scale=problem.scale, causal=True,
-                                     block_table=problem.table)
-        return out.view(problem.query.shape)
-
-    return run
+__all__ = ["KERNEL", "NAME", "missing", "prepare", "version"]

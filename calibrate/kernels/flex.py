@@ -10,6 +10,8 @@ import torch
 
 from calibrate.kernels.paged import Paged
 
+NAME = "torch-flex"
+
 
 def missing(device: torch.device) -> str | None:
     """Return why it is not worth running here, or None: without a GPU it is not compiled (tests run it as it is)."""
@@ -20,8 +22,13 @@ def missing(device: torch.device) -> str | None:
     return None if device.type == "cuda" else "is compiled on a GPU only"
 
 
-def prepare(problem: Paged, *, compiled: bool) -> Callable[[], torch.Tensor]:
-    """Return the kernel for a problem.
+def version() -> str:
+    """Return torch's version."""
+    return str(torch.__version__)
+
+
+def prepare(problem: Paged) -> Callable[[], torch.Tensor]:
+    """Return the kernel for a problem; compiled on a GPU, as written elsewhere.
 
     The cache is one long sequence of physical tokens that all share; the mask lets sequence `b` see physical token `t`
     only if its block belongs to `b` and its logical position is not behind the query's.
@@ -48,7 +55,7 @@ def prepare(problem: Paged, *, compiled: bool) -> Callable[[], torch.Tensor]:
 
     query = problem.query.transpose(1, 2)
     blocks = create_block_mask(mask, batch, None, problem.new, physical * block, device=str(device))
-    call = torch.compile(flex_attention, dynamic=False) if compiled else flex_attention
+    call = torch.compile(flex_attention, dynamic=False) if query.is_cuda else flex_attention
 
     def run() -> torch.Tensor:
         with warnings.catch_warnings():

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import torch
 
-from calibrate.kernels import installed, version_of
+from calibrate.kernels import lacking, version_of
 from calibrate.kernels.swap import Swap
 
 KERNEL, NAME = "swap", "zero_copy"
@@ -14,13 +14,7 @@ KERNEL, NAME = "swap", "zero_copy"
 
 def missing(device: torch.device) -> str | None:
     """Return why it cannot run here, or None."""
-    import os
-
-    if not installed("triton"):
-        return "triton is not installed"
-    if device.type != "cuda" and os.environ.get("TRITON_INTERPRET") != "1":
-        return "needs a GPU"
-    return None
+    return lacking(device, "triton")
 
 
 def version() -> str:

@@ -39,6 +39,11 @@ class StepCost(Protocol):
         ...
 
     @property
+    def ttft_floor_s(self) -> float:
+        """Return the seconds a server adds to every first token in front of the engine; not part of any step."""
+        ...
+
+    @property
     def band(self) -> dict[str, float]:
         """Return the known median relative error of ``ttft`` and ``tpot`` that step times cause; empty if unknown."""
         ...

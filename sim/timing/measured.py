@@ -4,7 +4,8 @@ A step is the sum of its kernels on one GPU of the replica: the matrix products 
 attention of the decoding turns, attention of each prompt chunk, two all-reduces a layer, the passes over activations
 between them (norms, activations: their bytes at the achieved bandwidth, not measured), the output layer on one row a
 sequence, and what the engine adds (see `Profile.engine`). Inside the measured range tables are interpolated, beyond it
-they grow as a roofline does, and every such look-up is counted (`MeasuredCost.excursions`).
+they grow as a roofline does, and every such look-up is counted (`MeasuredCost.excursions`). Latent attention is
+measured as a module with its products; layers with a constant state are a roofline, which is counted too.
 
 With `pp` stages, `pp` micro-batches are in flight: each kernel runs on a share ``1/pp`` of the step's tokens, `pp`
 times. Decode steps in a row must be integrable, so for a batch size the step time is the maximum of two lines over the
@@ -17,9 +18,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sim.errors import InputError
 from sim.timing.base import Bound, Chunks, Line
-from sim.timing.measured_layers import Attention, Linear, all_reduce
+from sim.timing.measured_attention import Attention
+from sim.timing.measured_latent import LatentAttention, RooflineLatent, latent
+from sim.timing.measured_layers import Linear, all_reduce
 from sim.timing.measured_profile import Profile
 from sim.timing.measured_tables import Excursions, two_lines
 from sim.timing.roofline import Replica
@@ -45,7 +47,9 @@ class MeasuredCost:
     Raises
     ------
     InputError
-        The profile has no table for a kernel the model needs.
+        The profile has no table of products or of attention in a format or head size the model needs. Latent attention
+        that was not measured in the model's shape, and linear-attention layers, are a roofline at the achieved rates
+        instead: said in `substitutions`, each use counted in `warnings`.
     """
 
     def __init__(self, profile: Profile, replica: Replica, model: Any, weights_dtype: str, kv_dtype: str) -> None:
@@ -56,18 +60,24 @@ class MeasuredCost:
         self.line_error: dict[int, float] = {}
         #: What stands in for something that was not measured, in words.
         self.substitutions: list[str] = []
-        if model.mla or model.linear:
-            kind = "latent" if model.mla else "linear"
-            raise InputError(f"{profile.name} has no table for the {kind} attention of {model.name}; use timing: "
-                             "roofline", field="timing.measured")
         self._layers = float(replica.n_layers)
         self._micro = 1.0 / replica.pp
-        self._linear = Linear(profile, replica, model, weights_dtype, self.substitutions)
-        self._attention = Attention(profile, replica, model, kv_dtype, self.substitutions)
+        said = self.substitutions
+        self._attention: Attention | LatentAttention | RooflineLatent = (
+            latent(profile, replica, model, weights_dtype, kv_dtype, said) if model.mla
+            else Attention(profile, replica, model, kv_dtype, said))
+        states = model.linear.layers if model.linear else 0
+        unknown = states + (replica.full_layers if isinstance(self._attention, RooflineLatent) else 0)
+        self._linear = Linear(profile, replica, model, weights_dtype, said, unknown)
         self._ring = all_reduce(profile, replica)
         wide = 8.0 * replica.d_model + (3.0 * float(model.d_ff) + 2.0 * replica.d_attn) / replica.tp
         self._activation_bytes = 2.0 * wide * self._layers
         self._Bps = self._attention.Bps
+        #: Seconds to read and write the states of one sequence; such layers are not in the tables.
+        self._state_s = 2.0 * states * float(model.linear.state_bytes) / replica.tp / self._Bps if states else 0.0
+        if states:
+            said.append(f"{states} linear-attention layers of {model.name}: not measured, a roofline at the achieved "
+                        "rates")
         engine = profile.engine
         self._step_s = float(engine.get("step_s", 0.0)) + self._layers * float(engine.get("layer_s", 0.0))
         self._sequence_s = float(engine.get("sequence_s", 0.0))
@@ -104,7 +114,7 @@ class MeasuredCost:
         tokens = decoding + sum(new for new, _ in chunks)
         total = self._fixed_s(tokens, decoding + len(chunks), ragged=True) + self._prefill_s(chunks)
         if decoding:
-            self._note_context(decoding, context_tokens)
+            self._attention.note(self.excursions, decoding, context_tokens)
             total += self._attention.decode_s(decoding, context_tokens)
         return total
 
@@ -123,16 +133,21 @@ class MeasuredCost:
         """Return the term that took most of such a step."""
         terms = self.terms(decoding, context_tokens, chunks)
         if decoding and not chunks:
-            self._note_context(decoding, context_tokens)
+            self._attention.note(self.excursions, decoding, context_tokens)
+            if self._state_s:
+                self.excursions.unmeasured("linear_attention")
         return max(terms, key=lambda name: terms[name])
 
     def terms(self, decoding: int, context_tokens: int, chunks: Chunks = ()) -> dict[Bound, float]:
         """Return the seconds of each term of a step; linear layers count as what binds them."""
         tokens = decoding + sum(new for new, _ in chunks)
         linear = self._linear_s(tokens, decoding + len(chunks), ragged=bool(chunks))
-        compute = self._prefill_s(chunks)
+        of_decode, of_chunks = self._attention.products_s(decoding, tokens - decoding)
+        linear += of_decode + of_chunks
+        compute = self._prefill_s(chunks) - of_chunks
         weights_bind = self._linear.weights_bind(tokens * self._micro)
-        kv = self._attention.decode_s(decoding, context_tokens) if decoding else 0.0
+        kv = self._attention.decode_s(decoding, context_tokens) - of_decode if decoding else 0.0
+        kv += self._states_s(decoding + len(chunks))
         return {"compute": compute + (0.0 if weights_bind else linear), "weights": linear if weights_bind else 0.0,
                 "kv": kv, "communication": self._collectives_s(tokens),
                 "overhead": self._overhead_s(tokens, decoding + len(chunks))}
@@ -143,7 +158,10 @@ class MeasuredCost:
         value = self._fixed.get(key)
         if value is None:
             value = self._fixed[key] = (self._linear_s(tokens, sequences, ragged=ragged)
-                                        + self._collectives_s(tokens) + self._overhead_s(tokens, sequences))
+                                        + self._collectives_s(tokens) + self._overhead_s(tokens, sequences)
+                                        + self._states_s(sequences))
+        if self._state_s:
+            self.excursions.unmeasured("linear_attention")
         micro = tokens * self._micro
         self.excursions.note("linear", micro, self._linear.low, self._linear.high)
         return value
@@ -166,10 +184,8 @@ class MeasuredCost:
             total += replica.pp * (1e-5 + message / replica.nvlink_Bps)
         return total
 
-    def _prefill_s(self, chunks: Chunks) -> float:
-        return sum(self._attention.prefill_s(new, past, self.excursions) for new, past in chunks)
+    def _states_s(self, sequences: int) -> float:
+        return self._state_s * sequences * self._micro
 
-    def _note_context(self, decoding: int, context_tokens: int) -> None:
-        micro = self._micro
-        reach = self._attention.decode.reach(decoding * micro)
-        self.excursions.note("decode_attention", context_tokens * micro, 0.0, reach)
+    def _prefill_s(self, chunks: Chunks) -> float:
+        return self._attention.chunks_s(chunks, self.excursions) if chunks else 0.0

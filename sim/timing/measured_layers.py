@@ -8,40 +8,41 @@ from typing import Any
 
 from sim.errors import InputError
 from sim.timing.measured_profile import SAME_KERNELS, Profile
-from sim.timing.measured_tables import Curve, DecodeTable, Excursions, PrefillTable, Ramp
+from sim.timing.measured_tables import Curve, Switched
 from sim.timing.roofline import Replica
 
 
 class Linear:
-    """Matrix products of one layer on one GPU against tokens, all layers together, and the output layer."""
+    """Matrix products of one GPU against tokens, all layers together, and the output layer.
 
-    def __init__(self, profile: Profile, replica: Replica, model: Any, dtype: str, said: list[str]) -> None:
+    The products of `rest_layers` layers have unknown shapes (see `unknown_params`): a roofline at the achieved rates.
+    """
+
+    def __init__(self, profile: Profile, replica: Replica, model: Any, dtype: str, said: list[str],
+                 rest_layers: int = 0) -> None:
         kernels = SAME_KERNELS.get(dtype, dtype)
         if kernels not in profile.linear:
             raise InputError(f"{profile.name} has matrix products in {', '.join(profile.linear)} only",
                              field="weights_dtype", got=dtype)
         table = profile.linear[kernels]
         tp, d = replica.tp, replica.d_model
-        kv_heads = max(1, model.n_kv_heads // tp)
-        qkv = (model.n_heads // tp + 2 * kv_heads) * model.head_dim
-        attention = [(qkv, d), (d, replica.d_attn // tp)]
-        dense = [(2 * model.d_ff // tp, d), (d, max(1, model.d_ff // tp))]
-        moe_layers = model.moe.layers if model.moe else 0
-        whole = float(replica.n_layers)
-        shapes = [(shape, whole) for shape in attention]
-        shapes += [(shape, whole - moe_layers) for shape in dense if whole > moe_layers]
+        shapes = products(model, tp)
         self._even = _sum_of(table, shapes, "", said)
         self._ragged = _sum_of(table, shapes, "_ragged", said)
         head = profile.linear.get("bf16", table)
         self._output = _sum_of(head, [((max(1, model.vocab // tp), d), 1.0)], "", said) if model.vocab else None
         self._experts = _experts(profile, replica, model, kernels, said) if model.moe else None
-        self._moe_layers = float(moe_layers)
+        self._moe_layers = float(model.moe.layers if model.moe else 0)
         self.low, self.high = self._even.low, self._even.high
         fit = profile.fit.get(f"linear/{kernels}", {})
         group = tp * replica.pp
         self._flops = float(fit.get("flops") or 0.6 * replica.peak_flops / group)
         self._Bps = float(fit.get("Bps") or 0.8 * replica.hbm_Bps / group)
         self._active, self._read = replica.active_params, replica.weight_read_bytes
+        #: Parameters of a GPU in products of unknown shape, what an element of them takes, and the launches they need.
+        self._rest = unknown_params(model) / tp if rest_layers else 0.0
+        self._rest_bytes = self._rest * float(model.weight_bytes(dtype)) / model.n_params
+        self._rest_launch_s = 2.0 * rest_layers * float(fit.get("overhead_s", 0.0))
 
     def layers_s(self, tokens: float, *, ragged: bool = False) -> float:
         """Return the seconds of all layers' products for `tokens` rows; `ragged` if they are not padded."""
@@ -49,6 +50,8 @@ class Linear:
         total = curve(tokens)
         if self._experts is not None:
             total += self._moe_layers * self._experts(tokens)
+        if self._rest:
+            total += self._rest_launch_s + max(2.0 * self._rest * tokens / self._flops, self._rest_bytes / self._Bps)
         return total
 
     def output_s(self, rows: float) -> float:
@@ -60,47 +63,41 @@ class Linear:
         return self._read(tokens) / self._Bps >= 2.0 * self._active * tokens / self._flops
 
 
-class Attention:
-    """Attention of all layers on one GPU."""
+def products(model: Any, tp: int) -> list[tuple[tuple[int, int], float]]:
+    """Return (n, k) of a layer's products on one GPU, and in how many layers each is.
 
-    def __init__(self, profile: Profile, replica: Replica, model: Any, dtype: str, said: list[str]) -> None:
-        kernels = SAME_KERNELS.get(dtype, dtype)
-        tp = replica.tp
-        shape = (model.n_heads // tp, max(1, model.n_kv_heads // tp), model.head_dim)
-        decode, heads_scale = _attention_entry(profile.decode_attention, profile, shape, kernels, said, kv=True)
-        prefill, flop_scale = _attention_entry(profile.prefill_attention, profile, shape, kernels, said, kv=False)
-        token_bytes = float(2 * shape[1] * shape[2] * (1 if kernels == "fp8" else 2))
-        group = tp * replica.pp
-        self.Bps = float(profile.fit.get("decode_attention", {}).get("Bps") or 0.8 * replica.hbm_Bps / group)
-        self.decode = DecodeTable(decode["rows"], token_bytes / heads_scale / self.Bps)
-        self.prefill = PrefillTable(prefill["new"], prefill["past"], prefill["us"])
-        self._heads_scale, self._flop_scale = heads_scale, flop_scale
-        self._full, self._windows = float(replica.full_layers), float(replica.window_layers)
-        self._window = replica.window
-        self._token_bytes = token_bytes
-        self._pp = replica.pp
+    Queries, keys and values; the output of attention; gate and up; down; of shared experts too. Latent attention is
+    measured with its products, and those of linear-attention layers are not known: neither is here.
+    """
+    d = model.d_model
+    attending = float(model.n_layers - (model.linear.layers if model.linear else 0))
+    found = []
+    if not model.mla:
+        qkv = (model.n_heads // tp + 2 * max(1, model.n_kv_heads // tp)) * model.head_dim
+        found += [((qkv, d), attending), ((d, model.d_attn // tp), attending)]
+    moe_layers = model.moe.layers if model.moe else 0
+    shared = expert_widths(model)[1] if model.moe else 0
+    for wide, times in ((model.d_ff, model.n_layers - moe_layers), (shared, moe_layers)):
+        if wide and times:
+            found += [((2 * wide // tp, d), float(times)), ((d, max(1, wide // tp)), float(times))]
+    return found
 
-    def decode_s(self, decoding: float, context: float) -> float:
-        """Return the seconds of attention of `decoding` turns whose contexts sum to `context`."""
-        batch, tokens = decoding / self._pp, context / self._pp
-        floor = self.decode(batch, 0.0)
-        total = self._full * (floor + (self.decode(batch, tokens) - floor) * self._heads_scale)
-        if self._windows:
-            seen = min(tokens, batch * self._window)
-            total += self._windows * (floor + (self.decode(batch, seen) - floor) * self._heads_scale)
-        return total
 
-    def prefill_s(self, new: int, past: int, excursions: Excursions) -> float:
-        """Return the seconds of attention of one chunk."""
-        table = self.prefill
-        length = table.equal(new, past) if len(table.past) == 1 else float(new)
-        excursions.note("prefill_attention", length, 0.0, table.curves[0].high)
-        if past and len(table.past) == 1:
-            excursions.note("prefill_on_cached_past", past, 0.0, table.past[-1] or 1.0)
-        total = self._full * max(table(new, past) * self._flop_scale, past * self._token_bytes / self.Bps)
-        if self._windows:
-            total += self._windows * table(new, min(past, self._window)) * self._flop_scale
-        return total / self._pp
+def expert_widths(model: Any) -> tuple[int, int]:
+    """Return the width of one routed expert, and of the shared ones of a layer together."""
+    moe = model.moe
+    width = moe.expert_params // (3 * model.d_model)  # biases may add one
+    for shared in range(3):
+        each, left = divmod(model.d_ff, moe.top_k + shared)
+        if not left and abs(each - width) <= 1:
+            return each, shared * each
+    return width, 0
+
+
+def unknown_params(model: Any) -> float:
+    """Return the parameters every token passes through that are in none of `products`, nor in the vocabulary's."""
+    known = sum(n * k * times for (n, k), times in products(model, 1))
+    return float(max(0.0, model.dense_params - known - 2.0 * model.vocab * model.d_model))
 
 
 def _sum_of(table: Mapping[str, Any], shapes: Sequence[tuple[tuple[int, int], float]], kind: str,
@@ -154,33 +151,14 @@ def _corners(known: Mapping[Any, Any], shape: tuple[int, int]) -> list[tuple[tup
     return corners if all(corner in known for corner, _ in corners) else None
 
 
-def _attention_entry(entries: Sequence[Mapping[str, Any]], profile: Profile, shape: tuple[int, int, int], dtype: str,
-                     said: list[str], *, kv: bool) -> tuple[Mapping[str, Any], float]:
-    """Return the table of a shape, or of the nearest with the factor its work is to be scaled by."""
-    same = [entry for entry in entries if entry["head_dim"] == shape[2] and entry["kv_dtype"] == dtype]
-    if not same:
-        have = sorted({f"head_dim {entry['head_dim']} in {entry['kv_dtype']}" for entry in entries})
-        raise InputError(f"{profile.name} has attention of {', '.join(have) or 'no shape'} only", field="kv_dtype",
-                         got=f"head_dim {shape[2]} in {dtype}")
-    heads, kv_heads, _ = shape
-    # What attention moves goes with the KV heads, what it computes with the query heads.
-    near = min(same, key=lambda entry: abs(log(entry["kv_heads"] / kv_heads)) * (4.0 if kv else 0.25)
-               + abs(log(entry["heads"] / heads)))
-    if (near["heads"], near["kv_heads"]) == (heads, kv_heads):
-        return near, 1.0
-    kind = "decode" if kv else "prefill"
-    said.append(f"{kind} attention of {heads} heads on {kv_heads}: scaled from {near['heads']} on {near['kv_heads']}")
-    return near, kv_heads / near["kv_heads"] if kv else heads / near["heads"]
-
-
-def all_reduce(profile: Profile, replica: Replica) -> Ramp | None:
+def all_reduce(profile: Profile, replica: Replica) -> Switched | None:
     """Return the seconds of an all-reduce of one replica's GPUs over its bytes; None for a single GPU."""
     if replica.tp == 1:
         return None
     for entry in profile.all_reduce:
         if entry["gpus"] == replica.tp:
             sizes, seconds = entry["bytes"], [us * 1e-6 for us in entry["us"]]
-            return Ramp(sizes, seconds, seconds[-1] / sizes[-1])
+            return Switched(sizes, seconds, entry.get("switches", ()), seconds[-1] / sizes[-1])
     have = ", ".join(str(entry["gpus"]) for entry in profile.all_reduce)
     raise InputError(f"{profile.name} has all-reduces of {have or 'no number of'} GPUs only",
                      field="parallelism.tp", got=replica.tp)
@@ -189,7 +167,7 @@ def all_reduce(profile: Profile, replica: Replica) -> Ramp | None:
 def _experts(profile: Profile, replica: Replica, model: Any, dtype: str, said: list[str]) -> Curve:
     """Return the experts of one layer over tokens: measured for this shape, or a roofline at the achieved rates."""
     moe = model.moe
-    width = moe.expert_params // (3 * replica.d_model)
+    width, _ = expert_widths(model)
     for entry in profile.moe:
         same = (entry["experts"], entry["top_k"], entry["hidden"], entry["width"], entry["dtype"], entry["tp"])
         if same == (moe.experts, moe.top_k, replica.d_model, width, dtype, replica.tp):

@@ -44,8 +44,13 @@ class Profile:
         ``tokens`` (KV tokens of the batch together) and ``us``.
     prefill_attention
         Likewise: ``new`` tokens, ``past`` tokens, ``us`` [past][new]; one sequence.
+    latent
+        Latent attention with its products, one entry a shape (``heads``, ``rank``, ``rope``, ``hidden``, ``kv_dtype``,
+        ``dtype`` of the weights): ``rows`` as in `decode_attention`; of prompts ``tokens``, ``us`` (what goes with the
+        tokens) and ``pair_s`` (seconds a pair of query and key).
     all_reduce
-        One entry a number of GPUs: ``gpus``, ``bytes``, ``us``.
+        One entry a number of GPUs: ``gpus``, ``bytes``, ``us``, and where the library is known to change its algorithm
+        ``switches``, the first bytes of each one after the first.
     moe
         One entry a shape (``experts``, ``top_k``, ``hidden``, ``width``, ``dtype``, ``tp``): ``tokens``, ``us``.
     swap
@@ -67,6 +72,7 @@ class Profile:
     linear: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     decode_attention: tuple[Mapping[str, Any], ...] = ()
     prefill_attention: tuple[Mapping[str, Any], ...] = ()
+    latent: tuple[Mapping[str, Any], ...] = ()
     all_reduce: tuple[Mapping[str, Any], ...] = ()
     moe: tuple[Mapping[str, Any], ...] = ()
     swap: tuple[Mapping[str, Any], ...] = ()
@@ -151,7 +157,7 @@ def of_data(data: Any, path: Path | str = "profile") -> Profile:
         found = data.get("format") if isinstance(data, Mapping) else None
         raise InputError(f"expected {FORMAT!r}", file=path, field="format", got=found)
     try:
-        lists = ("decode_attention", "prefill_attention", "all_reduce", "moe", "swap")
+        lists = ("decode_attention", "prefill_attention", "latent", "all_reduce", "moe", "swap")
         fields: dict[str, Any] = {name: tuple(data[name]) if name in lists else data[name]
                                   for name in Profile.__dataclass_fields__ if name in data}
         return Profile(**fields)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from math import exp, inf, log, sqrt
@@ -30,14 +30,22 @@ class Excursions:
             if factor > entry[2]:
                 entry[2] = factor
 
+    def unmeasured(self, table: str) -> None:
+        """Count one use of something that was not measured at all."""
+        entry = self.seen.setdefault(table, [0.0, 0.0, 1.0])
+        entry[0] += 1.0
+        entry[1] += 1.0
+        entry[2] = inf
+
     def counts(self) -> dict[str, int]:
         """Return the look-ups outside the measured range, by table; tables never left are not listed."""
         return {f"outside_measured_{name}": int(entry[1]) for name, entry in self.seen.items() if entry[1]}
 
     def sentences(self) -> list[str]:
         """Return a warning a table that was left, with how often and how far."""
-        return [f"{name.replace('_', ' ')}: {entry[1]:.0f} of {entry[0]:.0f} look-ups outside what was measured, by up "
-                f"to a factor {entry[2]:.3g}" for name, entry in self.seen.items() if entry[1]]
+        return [f"{name.replace('_', ' ')}: {entry[1]:.0f} of {entry[0]:.0f} look-ups outside what was measured, "
+                + (f"by up to a factor {entry[2]:.3g}" if entry[2] < inf else "for which a roofline stands in")
+                for name, entry in self.seen.items() if entry[1]]
 
 
 class Curve:
@@ -115,6 +123,57 @@ class Ramp:
         right = bisect_right(xs, x)
         left = right - 1
         return ys[left] + (ys[right] - ys[left]) * (x - xs[left]) / (xs[right] - xs[left])
+
+
+class Switched:
+    """Ramps one after another: at known sizes a library takes another algorithm, and the time jumps there.
+
+    Within an algorithm's sizes it is a `Ramp`; up to the switch it goes on as between the two knots next to it, and
+    towards the smaller ones never below proportion. A lone knot stands for all sizes of its algorithm.
+
+    Parameters
+    ----------
+    xs, ys
+        Knots, rising in `xs`.
+    switches
+        First sizes of the algorithms after the first; those without a knot are left out.
+    slope
+        Beyond the last knot.
+    """
+
+    __slots__ = ("_ramps", "_starts", "high", "low")
+
+    def __init__(self, xs: Sequence[float], ys: Sequence[float], switches: Sequence[float], slope: float) -> None:
+        self.low, self.high = xs[0], xs[-1]
+        cuts = sorted({bisect_left(xs, switch): switch for switch in switches}.items())
+        cuts = [(index, switch) for index, switch in cuts if 0 < index < len(xs)]
+        self._starts = [float(switch) for _, switch in cuts]
+        ends = [*(index for index, _ in cuts), len(xs)]
+        self._ramps = []
+        begin = 0
+        for number, end in enumerate(ends):
+            knots = list(zip(xs[begin:end], ys[begin:end], strict=True))
+            if number:
+                knots.insert(0, _before(knots, self._starts[number - 1]))
+            last = slope if number == len(cuts) else _slope(knots[-2:])
+            self._ramps.append(Ramp([x for x, _ in knots], [y for _, y in knots], last))
+            begin = end
+
+    def __call__(self, x: float) -> float:
+        """Return the value at `x`."""
+        return self._ramps[bisect_right(self._starts, x)](x)
+
+
+def _slope(knots: Sequence[tuple[float, float]]) -> float:
+    """Return the slope between two knots; zero for one, or for two in one place."""
+    (x, y), (to_x, to_y) = knots[0], knots[-1]
+    return (to_y - y) / (to_x - x) if to_x > x else 0.0
+
+
+def _before(knots: Sequence[tuple[float, float]], x: float) -> tuple[float, float]:
+    """Return the knot at `x` in front of the others: on the line through the first two, not below proportion."""
+    first_x, first_y = knots[0]
+    return x, max(first_y - _slope(knots[:2]) * (first_x - x), first_y * x / first_x)
 
 
 class DecodeTable:

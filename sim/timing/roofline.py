@@ -91,6 +91,7 @@ class RooflineCost:
         #: Seconds a step takes to read the weights, where that does not depend on its tokens (no experts).
         self._weights_s = replica.pp * replica.weight_read_bytes(1) / self._Bps if reads_alike else None
         self._kv_s = replica.kv_bytes_per_token / self._Bps
+        self._collective_s, self._collective_token_s = self._collectives()
         self._lines: dict[int, tuple[Line, ...]] = {}
 
     def decode_lines(self, decoding: int) -> tuple[Line, ...]:
@@ -116,7 +117,7 @@ class RooflineCost:
             read_s = self._kv_s * past
             attention_s += flop_s if flop_s > read_s else read_s
         return (self._linear_s(tokens) + self._decode_attention_s(decoding, context_tokens) + attention_s
-                + self._collectives_s(tokens) + self._overhead_s)
+                + self._collective_s + self._collective_token_s * tokens + self._overhead_s)
 
     def bound(self, decoding: int, context_tokens: int, chunks: Chunks = ()) -> Bound:
         """Return the term that took most of such a step."""
@@ -137,6 +138,11 @@ class RooflineCost:
     def warnings(self) -> dict[str, int]:
         """Return nothing: a roofline has no measured range to leave."""
         return {}
+
+    @property
+    def ttft_floor_s(self) -> float:
+        """Return 0: nothing stands in front of the engine."""
+        return 0.0
 
     @property
     def band(self) -> dict[str, float]:
@@ -187,12 +193,17 @@ class RooflineCost:
         return self._decode_slope_s * context + decoding * self.replica.state_bytes / self._Bps
 
     def _collectives_s(self, tokens: int) -> float:
+        return self._collective_s + self._collective_token_s * tokens
+
+    def _collectives(self) -> tuple[float, float]:
+        """Return the seconds that a step's collectives take: always, and for each token."""
         replica = self.replica
-        activation = tokens * replica.d_model * 2.0
-        total = 0.0
+        fixed = each = 0.0
+        hand_over_s = replica.d_model * 2.0 / replica.nvlink_Bps
         if replica.tp > 1:
-            ring = 2.0 * (replica.tp - 1) / replica.tp * activation / replica.nvlink_Bps
-            total += 2.0 * replica.n_layers * (self._latency_s + ring)
+            fixed += 2.0 * replica.n_layers * self._latency_s
+            each += 2.0 * replica.n_layers * 2.0 * (replica.tp - 1) / replica.tp * hand_over_s
         if replica.pp > 1:
-            total += replica.pp * self._latency_s + activation / replica.nvlink_Bps
-        return total
+            fixed += replica.pp * self._latency_s
+            each += hand_over_s
+        return fixed, each

@@ -1,6 +1,7 @@
 """Does a killed benchmark go on where it stopped, and does it run with torch, numpy and PyYAML alone?"""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -16,13 +17,38 @@ from calibrate.samples import SampleFile, key_of, lines
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "calibrate.bench", "--model", "llama-3.1-8b", "--device", "cpu"]
 
-#: Everything but the three libraries a GPU box has is made unimportable.
+#: Everything but the three libraries a GPU box has, and what those need, is made unimportable.
 ALONE = """
+import importlib.metadata as metadata
+import re
 import sys
+
+def plain(name):
+    return re.sub("[-_.]+", "-", name).lower()
+
+def needed(name, found):
+    if plain(name) not in found:
+        try:
+            asked = metadata.requires(name) or []
+        except metadata.PackageNotFoundError:
+            return found
+        found.add(plain(name))
+        for line in asked:
+            if "extra ==" not in line:
+                needed(re.match(r"[A-Za-z0-9._-]+", line).group(), found)
+    return found
+
+there = set()
+for name in ("torch", "numpy", "PyYAML"):
+    needed(name, there)
+tops = metadata.packages_distributions()
+gone = {top for top, owners in tops.items() if not there & {plain(owner) for owner in owners}}
+gone |= {"sim", "workloads", "hardware_profiles"}
+assert {"pandas", "scipy", "pydantic", "simpy"} <= gone and not {"torch", "numpy", "yaml"} & gone
+
 class Refuse:
     def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in {"sim", "workloads", "hardware_profiles", "pydantic", "pandas", "scipy", "pyarrow",
-                                  "matplotlib", "rich", "cyclopts", "simpy", "joblib", "tqdm", "pint"}:
+        if name.split(".")[0] in gone:
             raise ImportError(name + " is not on this box")
 sys.meta_path.insert(0, Refuse())
 from calibrate.bench import main
@@ -76,6 +102,45 @@ def test_it_runs_where_only_torch_numpy_and_yaml_are(tmp_path):
     assert len(rest) == 6
     assert all("us" in line or "skipped" in line for line in rest)
     assert "6 measured now" in done.stderr
+
+
+def test_the_session_script_measures_and_reports_from_any_folder(tmp_path):
+    done = subprocess.run(["sh", str(ROOT / "calibrate" / "gpu_session.sh"), "llama-3.1-8b", "1", "s.jsonl"],
+                          cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120,
+                          env={**os.environ, "PYTHON": sys.executable, "SECONDS_TO_SPEND": "9"})
+    assert done.returncode == 0, done.stderr
+    assert len(samples(tmp_path / "s.jsonl")) > 5
+    assert "of a copy" in done.stdout
+
+
+def test_a_gpu_that_is_unusable_ends_the_process_and_the_next_goes_on_behind_the_point(tmp_path, monkeypatch):
+    from calibrate import measure
+
+    real, path = measure.Bench.run, tmp_path / "s.jsonl"
+    asked = []
+
+    def run(self, point, backend):
+        asked.append(key_of(point, backend))
+        if len(asked) == 3:
+            module = next(module for module in self.backends[point["kernel"]] if backend == module.NAME)
+            monkeypatch.setattr(module, "prepare", broken)
+        return real(self, point, backend)
+
+    def broken(problem):
+        raise RuntimeError("CUDA error: an illegal memory access was encountered\nCUDA kernel errors might be ...")
+
+    monkeypatch.setattr(measure.Bench, "run", run)
+    assert bench.run("llama-3.1-8b", 1, 60.0, path, device="cpu") == bench.BROKEN
+    monkeypatch.undo()
+    before = samples(path)
+    assert [line["key"] for line in before] == asked
+    assert len(before) == 3
+    assert "illegal memory access" in before[-1]["skipped"]
+    assert bench.run("llama-3.1-8b", 1, 60.0, path, device="cpu", most=4) == 0
+    after = samples(path)
+    assert len(after) == 7
+    assert len({line["key"] for line in after}) == 7
+    assert "broken" not in json.dumps(after)
 
 
 def test_the_budget_ends_it(tmp_path):

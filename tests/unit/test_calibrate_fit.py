@@ -1,6 +1,8 @@
 """Does the fit find what made the samples, and say how far it is off?"""
 
 import json
+import os
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -44,6 +46,8 @@ def test_the_fit_recovers_the_truth_within_2_percent(size):
     assert found["flops"] == pytest.approx(FLOPS, rel=0.02)
     assert found["Bps"] == pytest.approx(BPS, rel=0.02)
     found = parametric.decode(decodes(size / 2))
+    if not size:
+        assert found["overhead_s"] == pytest.approx(OVERHEAD, rel=0.02)
     assert found["Bps"] == pytest.approx(BPS, rel=0.02)
     assert found["unit_s"] == pytest.approx(1e-7, rel=0.3 if size else 0.02)
 
@@ -121,6 +125,19 @@ def test_the_published_host_link_is_met_within_5_percent():
         assert host_link.leave_one_out(curve["piece_bytes"], curve["Bps"]) <= 0.05
 
 
+@pytest.mark.skipif("KVPLAN_SHARED" not in os.environ, reason="KVPLAN_SHARED names no folder")
+def test_the_stored_curves_are_the_published_ones_and_the_fit_meets_them():
+    path = Path(os.environ["KVPLAN_SHARED"]) / "data" / "timings" / "h100_host_link_bandwidth_by_block_d2h.csv"
+    table = pd.read_csv(path)
+    stored = {curve["method"]: curve for curve in host_link.published()}
+    for label, part in table.groupby("method"):
+        curve = stored["pieces" if label == "DMA" else "zero_copy"]
+        assert curve["piece_bytes"] == (part["block_kib"] * 1024).tolist()
+        assert curve["Bps"] == pytest.approx(part["GBps"] * 1e9)
+        fitted = host_link.fit(curve["piece_bytes"], curve["Bps"]).bandwidth(part["block_kib"] * 1024)
+        assert np.median(np.abs(fitted / (part["GBps"] * 1e9) - 1.0)) <= 0.05
+
+
 def vidur(folder):
     wide = {"n_head": 32, "n_kv_head": 8, "n_embd": 4096, "n_expanded_embd": 14336, "use_gated_mlp": True,
             "num_tensor_parallel_workers": 2}
@@ -134,6 +151,11 @@ def vidur(folder):
               "time_stats.attn_decode.median": np.nan, "time_stats.attn_prefill.median": 0.1}
              for n in (128, 512) for p in (0, 1024)]
     pd.DataFrame(rows).to_csv(folder / "attention.csv")
+    pd.DataFrame([{"time_stats.all_reduce.median": us / 1e3 * (1 if inside == gpus else 5), "rank": 0,
+                   "num_workers": gpus, "size": size, "collective": "all_reduce", "devices_per_node": inside,
+                   "max_devices_per_node": 8}
+                  for gpus in (2, 4) for inside in (1, gpus) for size, us in ((2048, 20.0), (1 << 20, 40.0))]
+                 ).to_csv(folder / "all_reduce.csv")
 
 
 def test_vidur_profiles_are_read(tmp_path):
@@ -143,8 +165,23 @@ def test_vidur_profiles_are_read(tmp_path):
     assert set(found.get("decode_attention")["context"]) == {128, 1024}
     assert set(found.get("prefill_attention")["past"]) == {0, 1024}
     assert found.get("linear")["us"].iloc[0] == pytest.approx(10.0)
+    assert found.get("all_reduce")["us"].tolist() == pytest.approx([20.0, 40.0] * 2), "within a node only"
     made = fit.profile(found, "a100-sxm-80gb/vidur")
     assert made.prefill_attention[0]["past"] == [0, 1024]
+    write(made, tmp_path / "vidur.json")
+    cost = measured(tmp_path / "vidur.json")
+    assert cost.step(4, 4000, [(128, 1024)]) > cost.step(4, 4000) > 0
+    assert "outside_measured_prefill_on_cached_past" not in cost.warnings()
+
+
+def measured(path):
+    import sim
+    from sim.scenario.deployment import deploy
+    from sim.timing import build as build_timing
+
+    scenario = sim.load({"model": "llama-3.1-8b", "hardware": "dgx-a100", "parallelism": {"tp": 2},
+                         "workload": {"agents": "chat"}, "timing": {"measured": str(path)}})
+    return build_timing(scenario.timing, deploy(scenario))
 
 
 def test_vidur_without_its_files_or_columns_is_refused(tmp_path):

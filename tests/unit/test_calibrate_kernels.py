@@ -34,6 +34,7 @@ def test_every_backend_agrees_with_the_reference(point):
     problem = paged.make(point, CPU)
     expected = paged.reference(problem)
     found = [*backends(point["kernel"]), import_module(f"calibrate.kernels.{point['kernel'].split('_')[0]}_flex")]
+    assert all(point["kernel"] == module.KERNEL for module in found)
     assert {module.NAME for module in found} >= {"gather+sdpa", "torch-flex"}
     for module in found:
         agree(module.prepare(problem)(), expected, point["kv_dtype"])
@@ -74,6 +75,17 @@ def test_unwritten_and_nearly_right_outputs_are_refused():
     assert agree(expected * 1.01, expected, "bf16") == pytest.approx(0.01, rel=1e-3)
 
 
+def test_backends_are_told_apart_and_say_why_they_are_missing():
+    modules = load()
+    assert len({(module.KERNEL, module.NAME) for module in modules}) == len(modules)
+    attention = {module.NAME for module in modules if module.KERNEL == "decode_attention"}
+    assert attention == {"flashinfer", "flash-attn", "vllm", "triton-own", "torch-flex", "gather+sdpa"}
+    assert {module.NAME for module in modules if module.KERNEL == "prefill_attention"} == attention - {"triton-own"}
+    for module in modules:
+        reason = module.missing(torch.device("cuda"))
+        assert reason is None or reason.endswith("is not installed")
+
+
 class Fake:
     KERNEL, NAME = "linear", "fake"
 
@@ -100,6 +112,10 @@ def out_of_memory(_problem):
 
 def test_a_point_that_does_not_fit_is_skipped_with_the_reason():
     assert bench_with(out_of_memory).run(POINT, "fake") == {"skipped": "out of memory"}
+
+    # a petabyte is beyond what an address space holds: the allocator itself refuses
+    real = measure.Bench(CPU, Clock(CPU, most_s=0.01))
+    assert real.run({**POINT, "n": 1 << 26, "k": 1 << 22}, "torch") == {"skipped": "out of memory"}
 
     def unsupported(_problem):
         raise RuntimeError("head size 512 is not supported\nmore")

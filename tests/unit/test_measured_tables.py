@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.timing.base import at, stretch_s
-from sim.timing.measured_tables import Curve, DecodeTable, Excursions, PrefillTable, Ramp, two_lines
+from sim.timing.measured_tables import Curve, DecodeTable, Excursions, PrefillTable, Ramp, Switched, two_lines
 
 RISING = st.lists(st.floats(0.01, 2.0), min_size=3, max_size=10)
 
@@ -45,6 +45,32 @@ def test_smooth_curve_is_exact_on_a_power_law():
 def test_ramp_is_a_startup_time_plus_a_rate():
     ramp = Ramp([0, 100, 200], [5.0, 5.0, 15.0], slope=0.1)
     assert [ramp(x) for x in (-1, 50, 150, 300)] == pytest.approx([5.0, 5.0, 10.0, 25.0])
+
+
+def test_a_switch_of_algorithms_is_a_jump_and_neither_side_knows_the_other():
+    curve = Switched([10, 20, 40, 80], [1.0, 2.0, 9.0, 13.0], [40], slope=0.2)
+    assert [curve(x) for x in (10, 15, 20, 30, 39.999)] == pytest.approx([1.0, 1.5, 2.0, 3.0, 4.0], rel=1e-3)
+    assert [curve(x) for x in (40, 60, 80, 100)] == pytest.approx([9.0, 11.0, 13.0, 17.0])
+    # between the switch and the first knot behind it: on the line of the new algorithm
+    assert Switched([10, 20, 40, 80], [1.0, 2.0, 9.0, 13.0], [30], slope=0.2)(30) == pytest.approx(8.0)
+    # a lone knot stands for its algorithm, on both sides of it
+    lone = Switched([10, 20, 40], [1.0, 2.0, 9.0], [15, 30], slope=0.0)
+    assert [lone(x) for x in (16, 20, 29)] == pytest.approx([2.0, 2.0, 2.0])
+
+
+@given(RISING, st.lists(st.floats(1.5, 300.0), max_size=3), st.floats(0.0, 1.0), st.floats(0.0, 1.0))
+def test_a_switched_curve_meets_its_knots_and_rises_within_an_algorithm(steps, switches, a, b):
+    xs = [2.0**i for i in range(len(steps))]
+    ys = [1.0]
+    for step in steps[1:]:
+        ys.append(ys[-1] * (1.0 + step))
+    curve = Switched(xs, ys, switches, slope=1.0)
+    assert [curve(x) for x in xs] == pytest.approx(ys)
+    low, high = sorted(xs[-1] ** share for share in (a, b))
+    if not any(low < switch <= high for switch in switches):
+        assert 0.0 < curve(low) <= curve(high) * (1 + 1e-9)
+    plain = Ramp(xs, ys, 1.0)
+    assert Switched(xs, ys, [], 1.0)(low) == plain(low)
 
 
 def test_decode_table_between_batches_and_beyond():
