@@ -17,9 +17,8 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from sim.errors import InputError, shorten
 
-KB, MB, GB, TB, PB = 10**3, 10**6, 10**9, 10**12, 10**15
-KiB, MiB, GiB, TiB, PiB = 2**10, 2**20, 2**30, 2**40, 2**50
-MINUTE_S, HOUR_S, DAY_S = 60.0, 3600.0, 86400.0
+KB, MB, GB, TB = 10**3, 10**6, 10**9, 10**12
+KiB, MiB, GiB, TiB = 2**10, 2**20, 2**30, 2**40
 
 #: Everything a scenario or a profile may be written in. Small, so that it is built in a millisecond.
 _DEFINITIONS = """
@@ -203,8 +202,6 @@ Bytes = Annotated[float, *_accepts(BYTES)]
 BytesPerSecond = Annotated[float, *_accepts(BYTES_PER_SECOND)]
 Rate = Annotated[float, *_accepts(RATE)]
 Tokens = Annotated[int, BeforeValidator(lambda value: _whole(parse(value, TOKENS))), _accepts(TOKENS)[1]]
-Usd = Annotated[float, *_accepts(USD)]
 UsdPerHour = Annotated[float, *_accepts(USD_PER_HOUR)]
-Flop = Annotated[float, *_accepts(FLOP)]
 Flops = Annotated[float, *_accepts(FLOPS)]
 Fraction = Annotated[float, *_accepts(FRACTION), Field(ge=0, le=1)]

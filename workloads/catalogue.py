@@ -33,6 +33,11 @@ def load(name: str) -> TrajectorySpec:
         raise InputError(first["msg"], file=path, field=".".join(map(str, first["loc"]))) from error
 
 
+def is_file(agents: str) -> bool:
+    """Return whether agents are given by the file of a spec or a mix, not by their name in the library."""
+    return agents.lower().endswith((".yaml", ".yml"))
+
+
 def content(path: Path) -> dict[str, Any]:
     """Return the mapping in a YAML file that holds a spec or a mix.
 

@@ -68,11 +68,9 @@ def _which(agents: Any) -> str:
 
 def _from_file(agents: Any) -> Any:
     """Replace the name of a YAML file by what it holds, so that a resolved scenario stands on its own."""
-    if not isinstance(agents, str) or not agents.lower().endswith((".yaml", ".yml")):
-        return agents
-    from workloads.catalogue import content
+    from workloads.catalogue import content, is_file
 
-    return content(Path(agents).expanduser())
+    return content(Path(agents).expanduser()) if isinstance(agents, str) and is_file(agents) else agents
 
 
 class WorkloadConfig(BaseModel):
@@ -85,7 +83,7 @@ class WorkloadConfig(BaseModel):
         | Annotated[TrajectorySpec, Tag("TrajectorySpec")],
         Discriminator(_which), BeforeValidator(_from_file),
     ]
-    """A library name; a spec or ``{mix: [...]}``, written in place or in a file ``NAME.yaml``; or a recording,
-    ``{trace: FILE-or-FOLDER, format: NAME}``."""
+    """A library name; a spec or ``{mix: [...]}``, written in place or in a file ``NAME.yaml`` (relative to the
+    scenario's folder); or a recording, ``{trace: FILE-or-FOLDER, format: NAME}``."""
     arrivals: Arrivals | None = None
     """None: a trace's own times; for a trace without, all its trajectories at once; for a spec, 16 always alive."""

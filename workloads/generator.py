@@ -13,6 +13,7 @@ from itertools import repeat
 import numpy as np
 
 from workloads.arrivals import Arrivals
+from workloads.declared import declared_waits
 from workloads.draws import Draws
 from workloads.prompt import Layout, Prompt, attached, whole
 from workloads.spec import Branching, TrajectorySpec
@@ -36,6 +37,11 @@ class SyntheticWorkload:
         Other kinds of agents that arrive too, each with its weight.
     weight
         How often `spec` is drawn, relative to the others.
+
+    Attributes
+    ----------
+    declared_waits
+        The distribution of each tool's waits.
     """
 
     def __init__(self, spec: TrajectorySpec, arrivals: Arrivals,
@@ -45,6 +51,7 @@ class SyntheticWorkload:
         self._specs = (spec, *(other for _, other in others))
         weights = np.cumsum([weight, *(share for share, _ in others)])
         self._bounds = (weights / weights[-1])[:-1]
+        self.declared_waits = declared_waits([(weight, spec), *others])
         loop = arrivals.closed
         self.closed = None if loop is None else Closed(loop.concurrency, loop.think, loop.ramp)
 

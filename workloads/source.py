@@ -124,7 +124,8 @@ def build_spec(agents: str | TrajectorySpec | Mix | TraceConfig, arrivals: Arriv
     assert not isinstance(agents, TraceConfig)
     kinds = [(kind.weight, _spec(kind.agents)) for kind in agents.mix] if isinstance(agents, Mix) \
         else [(1.0, _spec(agents))]
-    return SyntheticWorkload(kinds[0][1], arrivals, kinds[1:], kinds[0][0])
+    (weight, spec), *others = kinds
+    return SyntheticWorkload(spec, arrivals, others, weight)
 
 
 def _spec(agents: str | TrajectorySpec) -> TrajectorySpec:

@@ -25,7 +25,9 @@ class Price:
     Attributes
     ----------
     name, provider, date, source, note
-        The model, who sells it, since when (or when read), and where the price was read.
+        The model, who sells it, since when (or when read), and whose page says so.
+    checked
+        Where, and when, the figures were found again, in a page that could be read; empty: they are from memory.
     input, output
         USD for a million tokens.
     read
@@ -36,8 +38,6 @@ class Price:
         How long an entry lives, and whether that time starts anew at each use.
     minimum_tokens, step_tokens
         Shortest prefix that is cached, and the steps in which it is matched.
-    breakpoints
-        Marks a request may set; 0: the provider finds prefixes by itself.
     storage_usd_per_Mtok_hour
         USD for keeping a million tokens for an hour.
     long
@@ -55,11 +55,11 @@ class Price:
     refresh: bool = True
     minimum_tokens: int = 1024
     step_tokens: int = 1
-    breakpoints: int = 0
     storage_usd_per_Mtok_hour: float = 0.0
     long: Mapping[str, float] = field(default_factory=dict)
     source: str = ""
     note: str = ""
+    checked: str = ""
 
     def kept(self, ttl_s: float) -> float:
         """Return the multiple of `input` that writing for a time to live costs.
@@ -145,9 +145,9 @@ def bill(turns: pd.DataFrame, at: Price, *, ttl_s: float | None = None, since_s:
     -----
     A turn may read what an infinite cache would hold of its prompt, as long as that has been used within the time to
     live: by its own trajectory, or else, for the part that trajectories share (what the first turn of a trajectory
-    finds), by any trajectory. A prompt counts as used when its first output token comes. With breakpoints, the last
-    one is taken to stand at the end of every prompt and one at the end of what is shared. Waits are those simulated;
-    an entry that is refreshed never expires while its trajectory goes on at a quicker pace than the time to live.
+    finds), by any trajectory. A prompt counts as used when its first output token comes. Where a request marks what is
+    cached, one mark is taken to stand at its end and one at the end of what is shared. Waits are those simulated; an
+    entry that is refreshed never expires while its trajectory goes on at a quicker pace than the time to live.
     """
     ttl = float(at.ttl_s if ttl_s is None else ttl_s)
     write = at.kept(ttl)
@@ -233,13 +233,14 @@ def table(turns: pd.DataFrame, summary: Mapping[str, Any], names: Iterable[str] 
     cost, checks = summary["cost"], summary["checks"]
     finished = summary["throughput"]["trajectories_per_s"] or 0.0
     count = finished * checks["span_s"] * checks["replications"]
-    rows: list[dict[str, Any]] = [{"name": "self-hosted", "date": None, "ttl_s": None, "usd": cost["usd"],
-                                   "usd_per_trajectory": cost["usd_per_trajectory"]}]
+    rows: list[dict[str, Any]] = [{"name": "self-hosted", "date": None, "checked": True, "ttl_s": None,
+                                   "usd": cost["usd"], "usd_per_trajectory": cost["usd_per_trajectory"]}]
     for name in names if names is not None else prices():
         at = price(name)
         wanted = ttl_s if ttl_s is not None and (not at.write or ttl_s in at.write) else None
         made = bill(turns, at, ttl_s=wanted, since_s=checks["warmup_s"])
         row = asdict(made)
-        rows.append({**{key: row.pop(key) for key in ("name", "date", "ttl_s")}, "usd": made.usd,
+        rows.append({**{key: row.pop(key) for key in ("name", "date", "ttl_s")},
+                     "checked": bool(at.checked), "usd": made.usd,
                      "usd_per_trajectory": made.usd / count if count else None, **row})
     return pd.DataFrame(rows)

@@ -189,11 +189,6 @@ class Tables:
         for table in self.tables.values():
             table.moved(folder)
 
-    @property
-    def on_disk(self) -> bool:
-        """Whether the Parquet files are the run's own (and not in memory or in temporary files)."""
-        return self._folder is not None
-
     def column(self, table: str, name: str, replication: int | None = None) -> NDArray[Any]:
         """Return one column as a numpy array, of one replication or of all.
 

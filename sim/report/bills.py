@@ -60,7 +60,8 @@ def show(bills: pd.DataFrame, to: Console | None = None) -> None:
         whole = row["usd"] or 0.0
         parts = [wording.percent(row[f"{part}_usd"] / whole) if hosted and whole else wording.NONE
                  for part in ("read", "write", "input", "output", "storage")]
-        rows.append([row["name"], row["date"] or wording.NONE, wording.seconds(row["ttl_s"]),
+        date = row["date"] if row["checked"] else f"from memory, {row['date']}"
+        rows.append([row["name"], date or wording.NONE, wording.seconds(row["ttl_s"]),
                      wording.usd(row["usd_per_trajectory"]), *parts])
     tables.show_rows(rows, headers=("", "prices of", "lives", "a trajectory", "read", "write", "input", "output",
                                     "storage"), to=to)

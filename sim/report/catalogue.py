@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import difflib
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from importlib import resources
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -67,11 +65,6 @@ def list_workloads() -> None:
               headers=("agent", ""))
 
 
-def show_workload(name: str) -> None:
-    """Print the file of an agent."""
-    _show(name, "workloads", ("library",), "agent")
-
-
 def _text(package: str, folder: str, name: str) -> str:
     return (resources.files(package) / folder / f"{name}.yaml").read_text(encoding="utf-8")
 
@@ -104,21 +97,6 @@ def rate(value: float) -> str:
     return f"{value / 1e12:.3g} TB/s" if value >= 1e12 else f"{value / 1e9:.3g} GB/s"
 
 
-def stats_of(source: str, limit: int | None, seed: int) -> dict[str, Any]:
-    """Return statistics of a trace, or of an agent of the library (its first 200 trajectories unless told)."""
-    import workloads
-    from workloads.stats import stats
-
-    if limit is not None and limit < 1:
-        raise InputError("must be at least 1", field="--trajectories", got=limit)
-    names = workloads.library_names()
-    known = source in names
-    if not known and not Path(source).exists():
-        raise InputError(f"is no trace, and no agent of the library ({', '.join(names)})", got=source)
-    workload = _workload(source if known else {"trace": str(Path(source).resolve())})
-    return stats(islice(workload.trajectories(seed, 0), 200 if known and limit is None else limit))
-
-
 def show_stats(stats: Mapping[str, Any]) -> None:
     """Print the statistics of a workload."""
     columns = ("mean", "p10", "p50", "p90", "p99", "max")
@@ -132,34 +110,3 @@ def show_stats(stats: Mapping[str, Any]) -> None:
     show_rows([(name, number(found["n"]), *((seconds if name.startswith("wait") else number)(found[c])
                                             for c in columns)) for name, found in rows if found["n"]],
               headers=("", "n", *columns))
-
-
-def convert(file: Path, output: Path, kind: str | None, to: str) -> None:
-    """Write a trace in another format.
-
-    Raises
-    ------
-    InputError
-        The trace cannot be read or does not fit the format, or the output exists already.
-    """
-    from workloads.convert import write_kvplan, write_mooncake
-
-    if output.exists():
-        raise InputError("exists already", file=output)
-    workload = _workload({"trace": str(file.resolve()), "format": kind})
-    write: Callable[..., int] = write_kvplan if to == "kvplan" else write_mooncake
-    count = write(workload.trajectories(0, 0), output)
-    print(f"{count:,} trajectories in {output}", file=sys.stderr)
-
-
-def _workload(agents: Any) -> Any:
-    from pydantic import ValidationError
-
-    import workloads
-    from workloads.config import WorkloadConfig
-
-    try:
-        return workloads.build(WorkloadConfig.model_validate({"agents": agents}), Path())
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise InputError(first["msg"], field=str(first["loc"][-1]), got=first["input"]) from None

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from sim.metrics.wording import LABELS, RESOURCES, number, percent, seconds, usd
+from sim.records import TIER_LABELS
 from sim.report.html_page import Said
 
 Summary = Mapping[str, Any]
@@ -118,8 +119,7 @@ def _pauses(summary: Summary) -> Iterator[Said]:
     if held["total"] <= 0:
         return
     tools = sorted(held["by_tool"].items(), key=lambda item: -item[1])
-    tiers = parts(held["by_tier"], {"hbm": "in HBM", "dram": "in host DRAM", "nvme": "on NVMe",
-                                    "remote": "in the remote tier"})
+    tiers = parts(held["by_tier"], {"hbm": "in HBM", **{tier: f"in {name}" for tier, name in TIER_LABELS.items()}})
     yield Said("Pauses", f"Paused contexts held {number(held['total'])} GB·s, {tiers}; waits for "
                          f"'{tools[0][0]}' account for {percent(tools[0][1] / held['total'])} of it.")
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from sim.metrics.wording import LABELS, LATENCIES, RESOURCES, interval, number, percent, seconds, usd
-from sim.records import TURN_CAUSES
+from sim.records import LINK_USES, TIER_LABELS, TIER_USES, TURN_CAUSES
 from sim.report.html_findings import binds, honesty
 from sim.report.html_page import Block, Cell, Page, Sketchbook, Tile, code, sentences, side_by_side, table
 from sim.sweep import variants
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 #: Slow turns listed.
 SLOWEST = 15
-_TIERS = {"hbm": "HBM", "dram": "DRAM", "nvme": "NVMe", "remote": "the remote tier"}
+_TIERS = {"hbm": "HBM", **TIER_LABELS}
 _STATISTICS = ("mean", "p50", "p90", "p95", "p99", "p999")
 
 
@@ -127,18 +127,26 @@ def _key(value: float | None) -> float | str:
 
 
 def _ledgers(summary: Mapping[str, Any]) -> Iterable[Block]:
-    for name, title, head, scale, unit in (
-            ("turn_s", "Time of turns", "cause", 1.0, "s"), ("pool_byte_s", "KV pool", "use", 1e9, "GB·s"),
-            ("gpu_s", "GPU time of replicas", "use", 1.0, "s")):
-        ledger = summary["ledger"][name]
+    books = summary["ledger"]
+    tables = [("Time of turns", "cause", 1.0, "s", books["turn_s"], LABELS),
+              ("KV pool", "use", 1e9, "GB·s", books["pool_byte_s"], LABELS),
+              ("GPU time of replicas", "use", 1.0, "s", books["gpu_s"], LABELS)]
+    tables += [(f"Tier: {TIER_LABELS[tier]}", "use", 1e9, "GB·s", uses, TIER_USES)
+               for tier, uses in books["tier_byte_s"].items()]
+    tables += [(f"Link: {link.replace('_', ', ')}", "use", 1.0, "s", uses, LINK_USES)
+               for link, uses in books["link_s"].items()]
+    for title, head, scale, unit, ledger, labels in tables:
         whole = sum(ledger.values())
         if whole > 0:
             yield table([head, unit, "share"], [
-                (LABELS[use], Cell(number(value / scale if value > 1e-9 * whole else 0.0), value),
+                (labels[use], Cell(number(value / scale if value > 1e-9 * whole else 0.0), value),
                  Cell(percent(value / whole), value, value / whole))
                 for use, value in sorted(ledger.items(), key=lambda item: -item[1])], title)
-    yield table(["count", "in the whole run"], [(name.replace("_", " "), Cell(number(count), count))
-                                                for name, count in summary["counts"].items()], "Counts")
+    counts = {name.replace("_", " "): count for name, count in summary["counts"].items()}
+    none = ", ".join(name for name, count in counts.items() if not count)
+    yield table(["count", "in the whole run"], [
+        *((name, Cell(number(count), count)) for name, count in counts.items() if count),
+        *([(f"none: {none}", Cell("0", 0))] if none else [])], "Counts")
     yield table(["content", "tokens recomputed"], [
         (row["span"], Cell(number(row["recomputed_tokens"]), row["recomputed_tokens"]))
         for row in summary["breakers"]], "Recomputed most")

@@ -29,7 +29,12 @@ SUMMARY: dict[str, str] = {
     "ledger.turn_s": "seconds by cause; they sum to the measured turns' time",
     "ledger.pool_byte_s": "byte-seconds of the KV pool by use; they sum to pool bytes x measured span x replicas",
     "ledger.gpu_s": "replica-seconds by use; they sum to measured span x replicas",
-    "hold_GB_s": "GB-seconds that paused contexts held: `total`, `by_tier`, `by_tool`",
+    "ledger.tier_byte_s": "of each tier that there is: byte-seconds by use (written, read later, not read, free); they "
+                          "sum to its capacity x measured span, over all nodes",
+    "ledger.link_s": "of each way of each link (`host_out`, `host_in`, `nvme_out`, ...): seconds by use; they sum to "
+                     "measured span x links (one a replica to the host, one a node to storage and to the network)",
+    "hold_GB_s": "GB-seconds that paused contexts held: `total`, `by_tier`, `by_tool`, `by_tool_and_tier`; of each "
+                 "pause in `pauses.parquet`",
     "concurrency": "`mean` (after the warm-up) and `max` (whole run) of trajectories alive",
     "binds": "`resource` whose shortage explains most of the turns' time (`memory`, `host_link`, `compute`, "
              "`hbm_bandwidth`, `interconnect`, `step_overhead`; `none` when GPUs are mostly idle and turns hardly "

@@ -11,14 +11,12 @@ from pathlib import Path
 from typing import IO, Any
 
 from sim.errors import InputError
-from sim.records import GPU_USES, TURN_CAUSES
+from sim.records import GPU_USES, TIER_LABELS, TURN_CAUSES
 
 #: Rows read at a time.
 BATCH = 8_192
 _CLUSTER = 1
 _REPLICA = 2
-#: What tiers below HBM are called; their columns are `<tier>_bytes`.
-_TIERS = {"dram": "DRAM", "nvme": "NVMe", "remote": "remote tier"}
 _SHOWN = ("status", "prompt_tokens", "output_tokens", "recomputed_tokens", "preemptions")
 #: Order of the lanes of links, which come before those of trajectories.
 _WAYS = {"link out": 1, "link in": 2}
@@ -144,7 +142,7 @@ class Events:
                 "kept for pauses": row["kept_blocks"], "dormant": row["dormant_blocks"]})
             for name in ("decoding", "prefilling", "waiting"):
                 self._counter(process, ts, f"turns {name}", {"turns": row[name]})
-            for tier, name in _TIERS.items():
+            for tier, name in TIER_LABELS.items():
                 if f"{tier}_bytes" in row:
                     self._counter(process, ts, f"{name} of the node", {"bytes": row[f"{tier}_bytes"]})
             self._shares(process, last, row)
@@ -234,7 +232,7 @@ class Events:
                 continue
             process, ends = _REPLICA + max(row["replica"], 0), (row["source"], row["target"])
             way = ("link in" if ends[1] == "hbm" else "link out" if ends[0] == "hbm" else
-                   " to ".join(_TIERS.get(tier, str(tier)) for tier in ends))
+                   " to ".join(TIER_LABELS.get(tier, str(tier)) for tier in ends))
             begin = _ns(row["start_s"])
             end = max(begin, self._end(row))
             lane = self.lanes.place(process, ("link", way), way, begin, end, _WAYS.get(way, 3))

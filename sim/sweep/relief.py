@@ -4,17 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from sim.records import TIER_LABELS
+
 if TYPE_CHECKING:
+    from hardware_profiles import HostLink, NodeProfile
     from sim.scenario.model import Scenario
 
 #: By how much a resource is relieved.
 FACTOR = 1.25
 
+#: Tiers with a link of their own.
+_LOWER = tuple(name for name in TIER_LABELS if name != "dram")
 #: resource -> what is turned up
 WORDS = {
     "memory": "KV pool of a replica", "compute": "peak arithmetic", "hbm_bandwidth": "HBM bandwidth",
     "host_link": "link to host memory", "dram": "DRAM tier", "interconnect": "links between GPUs",
     "step_overhead": "fixed cost of a step", "batch_slots": "schedule.max_seqs",
+    **{name: f"{TIER_LABELS[name]} tier" for name in _LOWER},
+    **{f"{name}_link": f"bandwidth of {TIER_LABELS[name]}" for name in _LOWER},
 }
 
 
@@ -26,14 +33,17 @@ def resources(scenario: Scenario) -> list[str]:
     """
     timed = getattr(scenario.timing, "measured", None) is None
     names = ["memory", *(["compute", "hbm_bandwidth"] if timed else [])]
-    if scenario.tiers.dram is not None and scenario.retention.policy not in ("keep", "release", "drop"):
-        names += ["host_link", "dram"]
-    if not timed:
-        return [*names, "batch_slots"]
-    if scenario.parallelism.tp * scenario.parallelism.pp > 1:
-        names.append("interconnect")
-    if getattr(getattr(scenario.timing, "roofline", None), "step_overhead_s", 0.0) > 0:
-        names.append("step_overhead")
+    dram = scenario.tiers.dram
+    offloads = scenario.retention.policy not in ("keep", "release", "drop")
+    tiers = [name for name in TIER_LABELS if getattr(scenario.tiers, name) is not None]
+    if tiers and (offloads or (dram is not None and dram.write != "on_pause")):
+        names.append("host_link")
+        names += [resource for tier in tiers for resource in (tier, f"{tier}_link") if resource in WORDS]
+    if timed:
+        if scenario.parallelism.tp * scenario.parallelism.pp > 1 and _node(scenario).gpu.nvlink_Bps:
+            names.append("interconnect")
+        if getattr(getattr(scenario.timing, "roofline", None), "step_overhead_s", 0.0) > 0:
+            names.append("step_overhead")
     return [*names, "batch_slots"]
 
 
@@ -45,36 +55,72 @@ def relieve(scenario: Scenario, resource: str, factor: float = FACTOR) -> Scenar
     resource
         A key of `WORDS`.
     """
-    from sim.scenario.deployment import deploy
-
-    if resource == "memory":
-        pool = deploy(scenario).pool_bytes * factor
-        return scenario.model_copy(update={"engine": scenario.engine.model_copy(update={"pool": pool})})
-    if resource == "batch_slots":
-        schedule = scenario.engine.schedule
-        wider = schedule.model_copy(update={"max_seqs": int(schedule.max_seqs * factor)})
-        return scenario.model_copy(update={"engine": scenario.engine.model_copy(update={"schedule": wider})})
+    if resource in ("memory", "batch_slots"):
+        return scenario.model_copy(update={"engine": _engine(scenario, resource, factor)})
     if resource == "step_overhead":
         roofline = scenario.timing.roofline
         quicker = roofline.model_copy(update={"step_overhead_s": roofline.step_overhead_s / factor})
         return scenario.model_copy(update={"timing": scenario.timing.model_copy(update={"roofline": quicker})})
-    node = deploy(scenario).node
-    update: dict[str, Any] = {}
-    if resource == "dram":
-        assert scenario.tiers.dram is not None
-        larger = scenario.tiers.dram.model_copy(update={"capacity": scenario.tiers.dram.capacity * factor})
-        update["tiers"] = scenario.tiers.model_copy(update={"dram": larger})
-        node = node.model_copy(update={"host_dram_bytes": node.host_dram_bytes * factor})
-    elif resource == "host_link":
-        link = node.host_link
-        wider_link = {name: getattr(link, name) * factor for name in ("out_Bps", "in_Bps", "both_Bps")}
-        node = node.model_copy(update={"host_link": link.model_copy(update=wider_link),
-                                       "host_dram_Bps": node.host_dram_Bps * factor})
-    elif resource == "compute":
-        peaks = node.gpu.peak_flops
-        faster = peaks.model_copy(update={name: getattr(peaks, name) * factor for name in type(peaks).model_fields})
-        node = node.model_copy(update={"gpu": node.gpu.model_copy(update={"peak_flops": faster})})
+    tier = resource.removesuffix("_link")
+    if tier in TIER_LABELS:
+        return _tier(scenario, tier, resource != tier, factor)
+    return scenario.model_copy(update={"hardware": _hardware(_node(scenario), resource, factor)})
+
+
+def _node(scenario: Scenario) -> NodeProfile:
+    from sim.scenario.deployment import deploy
+
+    return deploy(scenario).node
+
+
+def _scaled(model: Any, factor: float, *names: str) -> Any:
+    """Return a copy of a profile with some of its figures multiplied."""
+    return model.model_copy(update={name: getattr(model, name) * factor for name in names})
+
+
+def _engine(scenario: Scenario, resource: str, factor: float) -> Any:
+    from sim.scenario.deployment import deploy
+
+    engine, pool = scenario.engine, deploy(scenario).pool_bytes
+    if resource == "memory":
+        return engine.model_copy(update={"pool": pool * factor})
+    wider = engine.schedule.model_copy(update={"max_seqs": int(engine.schedule.max_seqs * factor)})
+    # Activations of more sequences would come out of the pool, which is another resource.
+    return engine.model_copy(update={"schedule": wider, "pool": pool})
+
+
+def _hardware(node: NodeProfile, resource: str, factor: float) -> NodeProfile:
+    """Return a node of which the links to host memory or a figure of the GPU are better."""
+    if resource == "host_link":
+        wider: NodeProfile = _scaled(node, factor, "host_dram_Bps")
+        return wider.model_copy(update={"host_link": _wider(node.host_link, factor)})
+    gpu = node.gpu
+    if resource == "compute":
+        peaks = _scaled(gpu.peak_flops, factor, *type(gpu.peak_flops).model_fields)
+        return node.model_copy(update={"gpu": gpu.model_copy(update={"peak_flops": peaks})})
+    name = {"hbm_bandwidth": "hbm_Bps", "interconnect": "nvlink_Bps"}[resource]
+    return node.model_copy(update={"gpu": _scaled(gpu, factor, name)})
+
+
+def _wider(link: HostLink, factor: float) -> HostLink:
+    """Return a link with more bandwidth, by copies and by a kernel."""
+    wider: HostLink = _scaled(link, factor, "out_Bps", "in_Bps", "both_Bps")
+    if link.zero_copy is None:
+        return wider
+    return wider.model_copy(update={"zero_copy": _scaled(link.zero_copy, factor, "Bps", "both_Bps")})
+
+
+def _tier(scenario: Scenario, name: str, bandwidth: bool, factor: float) -> Scenario:
+    """Return the scenario with a larger tier, or one whose own link is wider; the node is made to hold it."""
+    tier, node = getattr(scenario.tiers, name), _node(scenario)
+    if not bandwidth:
+        by_ratio = getattr(tier, "pool_ratio", None) is not None
+        tier = _scaled(tier, factor, "pool_ratio" if by_ratio else "capacity")
+        node = _scaled(node, factor, *(field for field in (f"host_{name}_bytes", f"{name}_bytes")
+                                       if field in type(node).model_fields))
+    elif tier.link is not None:
+        tier = tier.model_copy(update={"link": _wider(tier.link, factor)})
     else:
-        name = {"hbm_bandwidth": "hbm_Bps", "interconnect": "nvlink_Bps"}[resource]
-        node = node.model_copy(update={"gpu": node.gpu.model_copy(update={name: getattr(node.gpu, name) * factor})})
-    return scenario.model_copy(update={**update, "hardware": node})
+        node = _scaled(node, factor, f"{name}_write_Bps", f"{name}_read_Bps")
+    tiers = scenario.tiers.model_copy(update={name: tier})
+    return scenario.model_copy(update={"tiers": tiers, "hardware": node})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pandas as pd
 import pytest
@@ -76,12 +77,52 @@ def test_storage_long_prompts_and_the_warm_up():
     assert (later.turns, later.read_tokens, later.input_tokens) == (1, 1000, 1000)
 
 
+#: USD a million tokens: input, output, cached read, cheapest write (None: as input), as the pages in `checked` say.
+PUBLISHED = {
+    "claude-opus-4.6": (5.0, 25.0, 0.50, 6.25), "claude-sonnet-4.5": (3.0, 15.0, 0.30, 3.75),
+    "claude-haiku-4.5": (1.0, 5.0, 0.10, 1.25), "gpt-5": (1.25, 10.0, 0.125, None),
+    "gpt-5.6-sol": (5.0, 30.0, 0.50, 6.25), "gemini-2.5-pro-implicit": (1.25, 10.0, 0.125, None),
+    "gemini-2.5-pro-explicit": (1.25, 10.0, 0.125, None), "deepseek-chat-v3": (0.27, 1.10, 0.07, None)}
+
+
+def test_a_price_is_what_the_page_it_was_checked_against_says():
+    checked = {name: at for name, at in billing.prices().items() if at.checked}
+    assert set(PUBLISHED) == set(checked)
+    for name, at in checked.items():
+        given, output, read, write = PUBLISHED[name]
+        assert (at.input, at.output) == (given, output)
+        assert at.input * at.read == pytest.approx(read, abs=0.001)
+        if write is not None:
+            assert at.input * min(at.write.values()) == pytest.approx(write)
+    assert checked["gemini-2.5-pro-explicit"].storage_usd_per_Mtok_hour == 4.5
+    assert checked["gemini-2.5-pro-explicit"].long == {"above_tokens": 200000, "input": 2.5, "output": 15.0}
+
+
+def test_a_price_from_memory_is_marked(monkeypatch, capsys):
+    from dataclasses import replace
+
+    from sim.report import bills
+
+    known = billing.prices()
+    known["gpt-5"] = replace(known["gpt-5"], checked="")
+    monkeypatch.setattr(billing, "prices", lambda: known)
+    summary = {"cost": {"usd": 1.0, "usd_per_trajectory": 1.0}, "throughput": {"trajectories_per_s": 1.0},
+               "checks": {"span_s": 1.0, "replications": 1, "warmup_s": 0.0}}
+    shown = billing.table(turns((0, 0, 1, 2000, 10, 0)), summary, ["gpt-5", "claude-sonnet-4.5"])
+    monkeypatch.setenv("COLUMNS", "200")
+    bills.show(shown)
+    lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line.strip()}
+    assert "from memory" in lines["gpt-5"]
+    assert "from memory" not in lines["claude-sonnet-4.5"]
+
+
 def test_every_price_is_dated_and_sourced():
     found = billing.prices()
     assert {price.provider for price in found.values()} == {"anthropic", "openai", "gemini", "deepseek"}
     for price in found.values():
         assert price.date[:2] == "20"
         assert price.source
+        assert not price.checked or re.search(r"^\S+\.\S+/\S+ .*read 20\d\d-\d\d-\d\d$", price.checked)
         assert 0 < price.read < 1 <= price.kept(price.ttl_s)
         assert price.output > price.input > 0
     anthropic = found["claude-sonnet-4.5"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -175,23 +176,58 @@ def test_paired_differences_are_sure_where_values_are_not():
     assert effect(base[:1], other[:1], "ttft.p95") is None
 
 
-def test_every_relief_gives_more_of_one_thing():
+LINK = {"out_Bps": 2e10, "in_Bps": 4e10, "both_Bps": 5e10}
+
+
+@pytest.mark.parametrize("dram", [{"capacity": "1 TiB", "evict_to": "nvme"}, {"pool_ratio": 2.0, "evict_to": "nvme"}])
+@pytest.mark.parametrize("nvme", [{"capacity": "10 TB"}, {"capacity": "100 TB", "link": LINK, "links": 3}])
+def test_every_relief_gives_more_of_one_thing(dram, nvme):
     from sim.scenario.deployment import deploy
 
     base = sim.load({"model": "llama-3.1-70b", "hardware": "dgx-h100", "parallelism": {"tp": 8}, "retention": "offload",
-                     "timing": {"roofline": {"step_overhead_s": "1 ms"}}, "tiers": {"dram": {"capacity": "1 TiB"}},
+                     "timing": {"roofline": {"step_overhead_s": "1 ms"}},
+                     "tiers": {"dram": dram, "nvme": nvme, "remote": {"capacity": "50 TB"}},
                      "workload": {"agents": "coding-agent"}})
     assert set(relief.resources(base)) == set(relief.WORDS)
-    before = deploy(base)
-    figures = {"memory": "pool_bytes", "compute": "peak_flops", "hbm_bandwidth": "hbm_Bps",
-               "host_link": "host_link_Bps_in", "dram": "dram_bytes", "interconnect": "nvlink_Bps"}
-    for resource, figure in figures.items():
-        after = deploy(relief.relieve(base, resource))
-        changed = {name for name in figures.values() if getattr(after, name) != getattr(before, name)}
-        assert changed == {figure}
-        assert getattr(after, figure) == pytest.approx(1.25 * getattr(before, figure))
-    assert relief.relieve(base, "batch_slots").engine.schedule.max_seqs == 320
-    assert relief.relieve(base, "step_overhead").timing.roofline.step_overhead_s == pytest.approx(0.8e-3)
+
+    def figures(scenario):
+        found = deploy(scenario)
+        tiers = {f"{name}.{figure}": getattr(place, figure) for name, place in found.tiers.items()
+                 for figure in ("capacity_bytes", "out_Bps", "in_Bps")}
+        direct = ("pool_bytes", "hbm_Bps", "host_link_Bps_out", "host_link_Bps_in", "nvlink_Bps")
+        return {name: getattr(found, name) for name in direct} | tiers | {
+            "compute": found.gpu.peak_flops.bf16, "step": scenario.timing.roofline.step_overhead_s,
+            "slots": scenario.engine.schedule.max_seqs}
+
+    before = figures(base)
+    expected = {"memory": {"pool_bytes"}, "compute": {"compute"}, "hbm_bandwidth": {"hbm_Bps"},
+                "host_link": {"host_link_Bps_out", "host_link_Bps_in"}, "interconnect": {"nvlink_Bps"},
+                "dram": {"dram.capacity_bytes"}, "nvme": {"nvme.capacity_bytes"},
+                "nvme_link": {"nvme.out_Bps", "nvme.in_Bps"}, "remote": {"remote.capacity_bytes"},
+                "remote_link": {"remote.out_Bps", "remote.in_Bps"}, "step_overhead": {"step"}, "batch_slots": {"slots"}}
+    if "pool_ratio" in dram:  # a tier sized by the pool grows with it
+        expected["memory"] |= {"dram.capacity_bytes"}
+    assert set(expected) == set(relief.WORDS)
+    for resource, names in expected.items():
+        after = figures(relief.relieve(base, resource))
+        assert {name for name in before if after[name] != before[name]} == names, resource
+        for name in names:
+            assert after[name] / before[name] == pytest.approx(0.8 if name == "step" else 1.25, rel=1e-6), resource
+
+
+def test_only_what_a_scenario_has_is_relieved():
+    def of(**more):
+        return set(relief.resources(sim.load({"model": "llama-3.1-8b", "hardware": "dgx-h100",
+                                              "workload": {"agents": "chat"}, **more})))
+
+    alone = {"memory", "compute", "hbm_bandwidth", "step_overhead", "batch_slots"}
+    dram = {"tiers": {"dram": {"capacity": "1 TiB"}}}
+    through = {"tiers": {"dram": {"capacity": "1 TiB", "write": "on_compute"}}}
+    assert of() - {"step_overhead"} == of(retention="keep", **dram) - {"step_overhead"} == alone - {"step_overhead"}
+    assert of(retention="offload", **dram) - of() == {"host_link", "dram"}
+    assert of(**through) - of() == {"host_link", "dram"}  # written through, whatever becomes of a pause
+    assert of(parallelism={"tp": 2}) - of() == {"interconnect"}
+    assert not {"compute", "hbm_bandwidth", "interconnect"} & of(timing={"measured": "h100_sxm/vllm-0.24"})
 
 
 def test_an_envelope_and_its_front():
@@ -218,3 +254,41 @@ def test_an_envelope_and_its_front():
     assert front["cheapest"].tolist() == [True, False, False]
     with pytest.raises(InputError, match="needs objectives"):
         sim.envelope(base.model_copy(update={"slo": {}}))
+
+
+AGENTS_H100 = Path(__file__).parents[2] / "scenarios" / "coding_agents_h100.yaml"
+#: resource -> what the scenario is given so that it binds: agents of one turn, and one objective.
+BOUND = {
+    "memory": ["engine.pool=30 GB", "engine.headroom=0", "engine.prefix_cache=false",
+               "engine.schedule.reserve=prompt_and_output", "slo={ttft_first: {p95: 3 s}, itl: {p99: 100 s}}",
+               "workload.agents={prompt: [{name: p, tokens: 1500}], turns: 1, "
+               "output: {uniform: {low: 1900, high: 2100}}}"],
+    "compute": ["slo={ttft_first: {p95: 2 s}, itl: {p99: 100 s}}",
+                "workload.agents={prompt: [{name: p, tokens: {uniform: {low: 1900, high: 2100}}}], turns: 1, "
+                "output: 2}"],
+    "hbm_bandwidth": ["slo={itl: {p50: 15 ms}}",
+                      "workload.agents={prompt: [{name: p, tokens: 16000, shared: all}, {name: q, tokens: 100}], "
+                      "turns: 1, output: {uniform: {low: 400, high: 600}}}"],
+}
+
+
+@pytest.mark.parametrize("resource", ["memory", *(pytest.param(name, marks=pytest.mark.study) for name in BOUND
+                                                  if name != "memory")])
+def test_the_command_names_what_binds_and_only_that_moves_the_answer(resource, capsys):
+    from sim.cli import main
+
+    sets = ["duration=100 s", "warmup=30 s", "replications=2", *BOUND[resource]]
+    with pytest.raises(SystemExit) as left:
+        main(["size", str(AGENTS_H100), "--find", "concurrency", "--json",
+              *(part for text in sets for part in ("--set", text))])
+    assert left.value.code == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["binds"], found["binds_by"]) == (resource, "relief")
+    assert len(found["candidates"]) <= 12
+    gains = {row["resource"]: row for row in found["reliefs"]}
+    assert {"memory", "compute", "hbm_bandwidth", "host_link", "dram", "interconnect"} <= set(gains)
+    assert gains[resource]["clear"]
+    assert gains[resource]["answer"] >= 1.1 * found["answer"]
+    for name, row in gains.items():
+        if name != resource:
+            assert (row["answer"], row["clear"]) == (found["answer"], False), name

@@ -193,30 +193,6 @@ def test_a_damaged_row_is_named(scenario, tmp_path, damage):
     assert sim.sweep(scenario, out, jobs=1).failed == 0
 
 
-def test_a_full_disk_ends_the_sweep_and_keeps_what_is_there(whole, scenario, tmp_path, monkeypatch, capsys):
-    out = tmp_path / "out"
-    import pyarrow.parquet as pq
-
-    write, left = pq.write_table, [4]
-
-    def full(*arguments, **options):
-        left[0] -= 1
-        if left[0] < 0:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return write(*arguments, **options)
-
-    monkeypatch.setattr(pq, "write_table", full)
-    with pytest.raises(SystemExit) as left_with:
-        main(["sweep", str(scenario), "-o", str(out), "--jobs", "1"])
-    said = capsys.readouterr()
-    assert (left_with.value.code, said.out, said.err.count("\n")) == (1, "", 1)
-    assert "No space left" in said.err
-    assert len(list(out.glob("runs/*/row.parquet"))) == 4
-    assert not list(out.rglob(".*parquet*"))
-    monkeypatch.undo()
-    pd.testing.assert_frame_equal(sim.sweep(scenario, out, jobs=1).points, whole.points)
-
-
 def test_folders_that_cannot_be_used(scenario, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("x")
     with pytest.raises(InputError, match="is a file"):

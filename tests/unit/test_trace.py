@@ -79,7 +79,7 @@ def test_counters_move_forward_in_time(events):
             key = event["pid"], event["name"]
             assert event["ts"] >= last.get(key, 0)
             last[key] = event["ts"]
-    assert {name for _, name in last} >= {"pool blocks", "turns decoding", "turns waiting", "DRAM of the node",
+    assert {name for _, name in last} >= {"pool blocks", "turns decoding", "turns waiting", "host DRAM of the node",
                                           "trajectories alive", "GPU %", "host link busy %"}
 
 

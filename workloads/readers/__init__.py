@@ -35,7 +35,11 @@ class Reader(Protocol):
     timed: Callable[[Path], bool]
     """Whether a trace tells when its trajectories arrive."""
     read: Callable[..., Iterator[Trajectory]]
-    """``read(path, *, problems, block_size, progress)`` yields the trajectories."""
+    """``read(path, problems, block_size)`` yields the trajectories; `open_trace` numbers them.
+
+    `block_size` is what a hash covers, for a format whose files do not say. It raises InputError if the file cannot be
+    read, and for what is wrong in it unless `problems` says that such things are skipped.
+    """
 
 
 FORMATS: dict[str, Any] = {
@@ -107,6 +111,12 @@ def open_trace(path: Path, format: str | None = None, *, on_error: Literal["stop
         raise InputError("does not exist", file=path)
     if path.is_dir() and name != "kv-cache-tester":
         raise InputError(f"is a folder; a {name} trace is one file", file=path)
-    found: Iterator[Trajectory] = FORMATS[name].read(path, problems=problems or Problems(on_error),
-                                                     block_size=block_size, progress=progress)
-    return found
+    return _numbered(FORMATS[name].read(path, problems or Problems(on_error), block_size), progress)
+
+
+def _numbered(found: Iterator[Trajectory], progress: Progress | None) -> Iterator[Trajectory]:
+    for number, trajectory in enumerate(found):
+        trajectory.number = number
+        yield trajectory
+        if progress is not None:
+            progress(1)

@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from sim.errors import InputError
-from workloads.readers.base import Problems, Progress, flag, integer, lines, listed, number, text
+from workloads.readers.base import Problems, flag, integer, lines, listed, number, text
 from workloads.readers.graph import link
 from workloads.readers.hashed import HashedPrompts
+from workloads.readers.lined import carries
 from workloads.trajectory import Stream, Trajectory, Turn
 
 BLOCK = 512  # tokens; the format does not carry it
@@ -31,13 +32,7 @@ def sniff(row: dict[str, Any]) -> bool:
 
 def timed(path: Path) -> bool:
     """Return whether the first request of a file has a timestamp."""
-    return any(row.get("timestamp") is not None for _, row in _first(path))
-
-
-def _first(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    for item in lines(path, Problems("skip")):
-        yield item
-        return
+    return carries(path, "timestamp")
 
 
 @dataclass(slots=True)
@@ -51,28 +46,11 @@ class _Request:
     start_s: float | None
 
 
-def read(path: Path, *, problems: Problems | None = None, block_size: int | None = None,
-         progress: Progress | None = None) -> Iterator[Trajectory]:
+def read(path: Path, problems: Problems, block_size: int | None) -> Iterator[Trajectory]:
     """Yield the trajectories of a file, in order of arrival. The whole file is read first.
 
-    Parameters
-    ----------
-    path
-        The JSON-lines file.
-    problems
-        What to do with bad lines, and with trajectories that cannot end; where to count them.
-    block_size
-        Tokens a hash covers (512 if None).
-    progress
-        Called with 1 for every trajectory.
-
-    Raises
-    ------
-    InputError
-        The file cannot be read; a line is wrong, or a request waits for one that does not exist or, in the end, for
-        itself (unless such are skipped).
+    One of which a request waits for one that does not exist or, in the end, for itself is wrong as a whole.
     """
-    problems = problems or Problems()
     requests = _requests(path, problems, block_size or BLOCK)
     trajectories: list[Trajectory] = []
     for names in _components(requests):
@@ -81,11 +59,7 @@ def read(path: Path, *, problems: Problems | None = None, block_size: int | None
         except InputError as error:
             problems.add(error, file=path)
     trajectories.sort(key=lambda trajectory: trajectory.arrival_s)  # stable: ties stay in the file's order
-    for position, trajectory in enumerate(trajectories):
-        trajectory.number = position
-        yield trajectory
-        if progress is not None:
-            progress(1)
+    yield from trajectories
 
 
 def _requests(path: Path, problems: Problems, block: int) -> dict[str, _Request]:

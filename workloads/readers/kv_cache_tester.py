@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from sim.errors import InputError
-from workloads.readers.base import Problems, Progress, document, integer, listed, number, text
+from workloads.readers.base import Problems, document, integer, listed, number, text
 from workloads.readers.hashed import HashedPrompts
 from workloads.trajectory import Trajectory, Turn
 
@@ -43,29 +43,15 @@ def files(path: Path) -> list[Path]:
     return found
 
 
-def read(path: Path, *, problems: Problems | None = None, block_size: int | None = None,
-         progress: Progress | None = None) -> Iterator[Trajectory]:
-    """Yield the sessions of a file or a folder, sorted by name.
-
-    Parameters
-    ----------
-    path
-        A session, or a folder of sessions.
-    problems
-        What to do with bad files, and where to count them. One that is skipped is skipped as a whole.
-    block_size
-        Tokens a hash covers, for files that do not say (64 if None).
-    progress
-        Called with 1 for every trajectory.
+def read(path: Path, problems: Problems, block_size: int | None) -> Iterator[Trajectory]:
+    """Yield the sessions of a file or a folder, sorted by name; a bad file is wrong as a whole.
 
     Raises
     ------
     InputError
         The folder is empty, or a file is wrong (unless such files are skipped).
     """
-    problems = problems or Problems()
     shared: HashedPrompts | None = None
-    count = 0
     for file in files(path):
         try:
             session = document(file)
@@ -78,10 +64,7 @@ def read(path: Path, *, problems: Problems | None = None, block_size: int | None
             problems.add(error, file=file)
             continue
         roots = [turn for turn in turns if not turn.pending]
-        yield Trajectory(count, 0.0, roots, len(turns), "", file.name)
-        count += 1
-        if progress is not None:
-            progress(1)
+        yield Trajectory(0, 0.0, roots, len(turns), "", file.name)
 
 
 class _Session:

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from sim.errors import InputError
-from workloads.readers.base import Problems, Progress, flag, integer, lines, listed, number, text
+from workloads.readers.base import Problems, flag, integer, lines, listed, number, text
 from workloads.readers.graph import link
+from workloads.readers.lined import carries, drafts
 from workloads.trajectory import Stream, Trajectory, Turn
 
 _Key = tuple[Stream | None, int, str]
@@ -26,13 +27,7 @@ def sniff(row: dict[str, Any]) -> bool:
 
 def timed(path: Path) -> bool:
     """Return whether the first turn of a file carries the arrival of its trajectory."""
-    return any(row.get("arrival_s") is not None for _, row in _first(path))
-
-
-def _first(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    for item in lines(path, Problems("skip")):
-        yield item
-        return
+    return carries(path, "arrival_s")
 
 
 @dataclass(slots=True)
@@ -51,73 +46,28 @@ class _Draft:
     bad: bool = False  # one of its lines was skipped, so all of it is
 
 
-def read(path: Path, *, problems: Problems | None = None, block_size: int | None = None,
-         progress: Progress | None = None) -> Iterator[Trajectory]:
+def read(path: Path, problems: Problems, block_size: int | None) -> Iterator[Trajectory]:
     """Yield the trajectories of a file, in its order.
 
-    Parameters
-    ----------
-    path
-        The JSON-lines file.
-    problems
-        What to do with bad lines, and where to count them. A trajectory with a bad line is skipped as a whole (a line
-        that is no JSON tells no trajectory, and is skipped alone).
-    block_size
-        Not used; the format has no hashes.
-    progress
-        Called with 1 for every trajectory.
-
-    Raises
-    ------
-    InputError
-        The file cannot be read; a line is wrong, or a turn waits for one that does not exist or, in the end, for
-        itself (unless such are skipped).
+    A trajectory with a bad line is skipped as a whole (a line that is no JSON tells no trajectory, and is skipped
+    alone); so is one of which a turn waits for one that does not exist or, in the end, for itself.
     """
-    problems = problems or Problems()
     shared: dict[_Key, Stream] = {}
-    count = 0
-    for draft in _drafts(path, problems, shared):
-        if draft.bad:
-            continue
+    for draft in drafts(lines(path, problems), path, problems, key="trajectory", begin=_Draft,
+                        add=lambda draft, row: _add(draft, row, shared)):
         try:
-            trajectory = _finished(draft, count, path)
+            trajectory = _finished(draft, path)
         except InputError as error:
             problems.add(error, file=path, line=draft.line)
             continue
         yield trajectory
-        count += 1
-        if progress is not None:
-            progress(1)
-
-
-def _drafts(path: Path, problems: Problems, shared: dict[_Key, Stream]) -> Iterator[_Draft]:
-    """Yield the trajectories as they stand in the file: each one's lines follow each other."""
-    draft: _Draft | None = None
-    names: set[str] = set()
-    for line, row in lines(path, problems):
-        try:
-            name = text(row, "trajectory")
-            if draft is None or name != draft.name:
-                if draft is not None:
-                    yield draft
-                draft = _Draft(name, line, bad=name in names)
-                if name in names:
-                    raise InputError("comes back after another; the lines of a trajectory must follow each other",
-                                     field="trajectory", got=name)
-                names.add(name)
-                draft.arrival_s = number(row, "arrival_s", default=0.0)
-                draft.group = text(row, "group", default="")
-            _add(draft, row, shared)
-        except InputError as error:
-            problems.add(error, file=path, line=line)
-            if draft is not None:
-                draft.bad = True
-    if draft is not None:
-        yield draft
 
 
 def _add(draft: _Draft, row: dict[str, Any], shared: dict[_Key, Stream]) -> None:
     """Add the turn of one line to its trajectory."""
+    if not draft.turns:
+        draft.arrival_s = number(row, "arrival_s", default=0.0)
+        draft.group = text(row, "group", default="")
     index = integer(row, "turn", default=len(draft.turns))
     if index in draft.turns:
         raise InputError("is the number of two turns", field="turn", got=index)
@@ -160,7 +110,7 @@ def _prompt(row: dict[str, Any], draft: _Draft, shared: dict[_Key, Stream]) -> t
     return stream, position
 
 
-def _finished(draft: _Draft, count: int, path: Path) -> Trajectory:
+def _finished(draft: _Draft, path: Path) -> Trajectory:
     """Link the turns of a trajectory and check that it can run to its end."""
     total = len(draft.turns)
     missing = next((index for index in range(total) if index not in draft.turns), None)
@@ -173,4 +123,4 @@ def _finished(draft: _Draft, count: int, path: Path) -> Trajectory:
         if wrong is not None:
             raise InputError(f"turn {index} prunes a turn that does not exist, or itself", field="prunes", got=wrong)
         turns[index].prunes = [turns[other] for other in pruned]
-    return Trajectory(count, draft.arrival_s, roots, total, draft.group, path.name)
+    return Trajectory(0, draft.arrival_s, roots, total, draft.group, path.name)

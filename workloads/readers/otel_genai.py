@@ -21,7 +21,7 @@ from typing import Any
 
 from sim.errors import InputError
 from workloads.prompt import attached
-from workloads.readers.base import Problems, Progress
+from workloads.readers.base import Problems
 from workloads.readers.otel_spans import AGENT, OTHER, TOOL, Span, attributes, spans, unpacked
 from workloads.trajectory import Stream, Trajectory, Turn
 
@@ -57,28 +57,12 @@ class _Line:
         return self.calls[0][1].start_us
 
 
-def read(path: Path, *, problems: Problems | None = None, block_size: int | None = None,
-         progress: Progress | None = None) -> Iterator[Trajectory]:
+def read(path: Path, problems: Problems, block_size: int | None) -> Iterator[Trajectory]:
     """Yield the conversations of a file, in order of arrival; the first arrives at 0.
 
-    Parameters
-    ----------
-    path
-        The file; its spans may stand in any order, so their numbers (not their contents) are all read first.
-    problems
-        What to do with bad spans, and where to count them.
-    block_size
-        Not used; the format has no hashes.
-    progress
-        Called with 1 for every trajectory.
-
-    Raises
-    ------
-    InputError
-        The file cannot be read; a span is wrong, has an id that another has, or is, in the end, its own parent (unless
-        such are skipped).
+    Spans may stand in any order, so their numbers (not their contents) are all read first. One whose id another has, or
+    that is, in the end, its own parent, is wrong.
     """
-    problems = problems or Problems()
     found: dict[str, Span] = {}
     for own, span in spans(path, problems):
         if own in found:
@@ -93,12 +77,10 @@ def read(path: Path, *, problems: Problems | None = None, block_size: int | None
     shared: dict[str, Stream] = {}
     if order:
         begun = _begin(order[0])
-    for count, lines in enumerate(order):
+    for lines in order:
         turns = _Conversation(shared).turns(lines)
         roots = [turn for turn in turns if not turn.pending]
-        yield Trajectory(count, (_begin(lines) - begun) / 1e6, roots, len(turns), "", path.name)
-        if progress is not None:
-            progress(1)
+        yield Trajectory(0, (_begin(lines) - begun) / 1e6, roots, len(turns), "", path.name)
 
 
 def _begin(lines: dict[str, _Line]) -> int:

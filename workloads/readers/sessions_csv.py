@@ -14,7 +14,8 @@ from typing import Any
 
 from sim.errors import InputError
 from workloads.prompt import attached
-from workloads.readers.base import Problems, Progress, integer, number, text
+from workloads.readers.base import Problems, integer, number, text
+from workloads.readers.lined import drafts
 from workloads.readers.table import rows
 from workloads.trajectory import Stream, Trajectory, Turn
 
@@ -45,70 +46,24 @@ class _Session:
     """The session being read."""
 
     name: str
-    line: int
-    arrival_s: float
+    arrival_s: float = 0.0
     turns: list[Turn] = field(default_factory=list)
     kept: list[int | None] = field(default_factory=list)
     number: int = -1  # of the last turn
     bad: bool = False
 
 
-def read(path: Path, *, problems: Problems | None = None, block_size: int | None = None,
-         progress: Progress | None = None) -> Iterator[Trajectory]:
-    """Yield the sessions of a file, in its order.
-
-    Parameters
-    ----------
-    path
-        The CSV file.
-    problems
-        What to do with bad lines, and where to count them. A session with a bad line is skipped as a whole.
-    block_size
-        Not used; the format has no hashes.
-    progress
-        Called with 1 for every trajectory.
-
-    Raises
-    ------
-    InputError
-        The file cannot be read, or a line is wrong (unless such lines are skipped).
-    """
-    count = 0
-    for session in _sessions(path, problems or Problems()):
-        if session.bad or not session.turns:
-            continue
-        yield Trajectory(count, session.arrival_s, session.turns[:1], len(session.turns), "", path.name)
-        count += 1
-        if progress is not None:
-            progress(1)
-
-
-def _sessions(path: Path, problems: Problems) -> Iterator[_Session]:
-    session: _Session | None = None
-    names: set[str] = set()
-    for line, row in rows(path, problems, _REQUIRED, _ALIASES):
-        try:
-            name = text(row, "session")
-            if session is None or name != session.name:
-                if session is not None:
-                    yield session
-                session = _Session(name, line, 0.0, bad=name in names)
-                if session.bad:
-                    raise InputError("comes back after another; the lines of a session must follow each other",
-                                     field="session", got=name)
-                names.add(name)
-                session.arrival_s = number(row, "arrival", default=0.0)
-            _add(session, row)
-        except InputError as error:
-            problems.add(error, file=path, line=line)
-            if session is not None:
-                session.bad = True
-    if session is not None:
-        yield session
+def read(path: Path, problems: Problems, block_size: int | None) -> Iterator[Trajectory]:
+    """Yield the sessions of a file, in its order; one with a bad line is skipped as a whole."""
+    for session in drafts(rows(path, problems, _REQUIRED, _ALIASES), path, problems, key="session",
+                          begin=lambda name, _: _Session(name), add=_add):
+        yield Trajectory(0, session.arrival_s, session.turns[:1], len(session.turns), "", path.name)
 
 
 def _add(session: _Session, row: dict[str, Any]) -> None:
     """Add the turn of one line to its session."""
+    if not session.turns:
+        session.arrival_s = number(row, "arrival", default=0.0)
     index = integer(row, "turn", default=session.number + 1)
     if index <= session.number:
         raise InputError(f"must rise; the line in front is turn {session.number}", field="turn", got=index)

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 #: Replications from which an interval is drawn; fewer are shown one by one.
 FEW = 3
+#: Points as near to each other as this share one text.
+CLOSE_PX = 12
 _WORDS = {"ttft_first": "TTFT of first turns", "ttft_resumed": "TTFT of resumed turns", "ttft": "TTFT",
           "itl": "inter-token latency", "tpot": "time per output token"}
 
@@ -183,6 +185,21 @@ def front(cost: Sequence[float], latency: Sequence[float]) -> list[int]:
     return chosen
 
 
+def _labels(ax: Axes, marks: Sequence[tuple[float, float, str]]) -> None:
+    """Write texts beside points; those of points that lie on each other are written once, with commas."""
+    groups: list[tuple[float, float, list[str]]] = []
+    for x, y, text in marks:
+        here = ax.transData.transform((x, y))
+        near = next((texts for a, b, texts in groups
+                     if abs(ax.transData.transform((a, b)) - here).max() < CLOSE_PX), None)
+        if near is None:
+            groups.append((x, y, [text]))
+        elif text not in near:
+            near.append(text)
+    for x, y, texts in groups:
+        ax.annotate(", ".join(texts), (x, y), xytext=(5, 5), textcoords="offset points", fontsize=8)
+
+
 def pareto(points: pd.DataFrame, cost: str = "usd_per_trajectory", latency: str = "ttft_resumed_p95_s",
            by: str | None = None, label: str | None = None, ax: Axes | None = None, *,
            title: str = "") -> Axes:
@@ -203,20 +220,18 @@ def pareto(points: pd.DataFrame, cost: str = "usd_per_trajectory", latency: str 
     """
     ax = style.axes(ax)
     rows = points.dropna(subset=[cost, latency]).reset_index(drop=True)
-    groups = [(None, rows)] if by is None else [(key, rows[rows[by] == key]) for key in _categories(rows, by)]
+    groups = [(None, rows)] if by is None else [(key, rows[rows[by] == key]) for key in _categories(points, by)]
     for index, (key, chosen) in enumerate(groups):
-        ax.scatter(chosen[cost], chosen[latency], color=style.SERIES[index % len(style.SERIES)], s=30,
+        ax.scatter(chosen[cost], chosen[latency], color=style.SERIES[index % len(style.SERIES)], s=44,
                    marker=style.MARKERS[index % len(style.MARKERS)], label=None if key is None else _short(key),
                    zorder=3, edgecolors="white", linewidths=0.5)
     best = rows.iloc[front(rows[cost].tolist(), rows[latency].tolist())]
     ax.step(best[cost], best[latency], where="post", color=style.BLACK, linewidth=1.1, linestyle="--", zorder=2,
             label="front: nothing is better in both")
-    if label is not None:
-        for _, row in best.iterrows():
-            ax.annotate(_short(row[label]), (row[cost], row[latency]), xytext=(5, 5), textcoords="offset points",
-                        fontsize=8)
     _value_axis(ax, rows[latency].to_numpy(float), latency)
     ax.set_xlim(left=0)
+    if label is not None:
+        _labels(ax, [(row[cost], row[latency], _short(row[label])) for _, row in best.iterrows()])
     style.label(ax, title, unit(cost), unit(latency))
     style.legend(ax, title=by)
     return ax

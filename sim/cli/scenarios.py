@@ -1,0 +1,61 @@
+"""Verbs on a scenario that simulate nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sim.cli.options import Flag, Set, Source, load, print_json
+from sim.errors import InputError
+
+
+def new(name: str, /, *, template: str | None = None, force: Flag = False) -> None:
+    """Write a commented scenario.
+
+    Parameters
+    ----------
+    name
+        What it is called; written to NAME.yaml.
+    template
+        What it starts from; an unknown name lists those there are.
+    force
+        Replace an existing file.
+    """
+    from sim.scenario import new_text
+
+    path = Path(name if name.endswith((".yaml", ".yml")) else f"{name}.yaml")
+    text = new_text(path.stem, template) if template else new_text(path.stem)
+    if path.exists() and not force:
+        raise InputError("exists already; --force replaces it", file=path)
+    path.write_text(text, encoding="utf-8")
+    print(path)
+
+
+def check(scenario: Path | None = None, /, *, set_: Set = (),
+          schema: Flag = False) -> None:
+    """Validate a scenario and print it with every field filled in.
+
+    Parameters
+    ----------
+    scenario
+        The scenario's file.
+    schema
+        Print the JSON Schema of scenarios instead.
+    """
+    from sim.scenario import dump, json_schema
+
+    if schema:
+        print_json(json_schema())
+    elif scenario is None:
+        raise InputError("check needs a SCENARIO (or --schema)")
+    else:
+        from sim.sweep.run import check as checked
+
+        print(dump(checked(load(scenario, set_))), end="")
+
+
+def explain(scenario: Source, /, *, set_: Set = ()) -> None:
+    """Closed forms only: bytes a token, pool, ceilings, break-even waits, what will bind first."""
+    from sim.report import explained
+    from sim.scenario.explain import explain as work_out
+
+    explained.show(work_out(load(scenario, set_)))
