@@ -18,7 +18,7 @@ Kind = Literal["gpus", "links", "nodes", "models"]
 Profile = TypeVar("Profile", bound=BaseModel)
 
 _ROOT = Path(__file__).parent
-_SINGULAR = {"gpus": "GPU", "links": "host link", "nodes": "node", "models": "model"}
+_SINGULAR = {"gpus": "GPU", "links": "link", "nodes": "node", "models": "model"}
 _KINDS: dict[str, Kind] = {"gpu": "gpus", "link": "links", "node": "nodes", "hardware": "nodes", "model": "models",
                            "gpus": "gpus", "links": "links", "nodes": "nodes", "models": "models"}
 

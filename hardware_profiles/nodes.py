@@ -2,35 +2,115 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
 from hardware_profiles.gpus import GpuProfile
-from sim.units import Bytes, BytesPerSecond, Seconds, UsdPerHour
+from sim.errors import InputError
+from sim.units import Bytes, BytesPerSecond, Fraction, Seconds, UsdPerHour
+
+#: How the pieces of a context are copied.
+Method = Literal["pieces", "staged", "zero_copy"]
+
+
+class Rates(NamedTuple):
+    """Bytes a second away from the GPU, towards it, and both ways at once."""
+
+    out_Bps: float
+    in_Bps: float
+    both_Bps: float
 
 
 class _Profile(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
+class ZeroCopy(_Profile):
+    """Copies by a kernel on the GPU that reads and writes the other end in place."""
+
+    Bps: BytesPerSecond = Field(gt=0)
+    """Achieved bandwidth, large pieces, one way at a time."""
+    half_rate_bytes: Bytes = Field(0.0, ge=0)
+    """Size of a contiguous piece that reaches half of the bandwidth (Hockney's n_1/2)."""
+    both_Bps: BytesPerSecond = Field(0.0, ge=0)
+    """Achieved sum of both ways at once; 0 when the ways do not hinder each other."""
+    step_slowdown: Fraction = 0.0
+    """Share by which steps take longer while such a copy runs, since the kernel takes cores from them."""
+
+
 class HostLink(_Profile):
-    """What connects one GPU with host memory. Every GPU has its own."""
+    """A way between two places: a GPU and host memory (every GPU has its own), host memory and a drive or a network."""
 
     kind: str = "custom"
-    """pcie-gen4-x16, pcie-gen5-x16, pcie-gen6-x16, nvlink-c2c, ..."""
+    """pcie-gen4-x16, nvlink-c2c-gh200, nvme-gen5-x4, rdma-400g, ..."""
     out_Bps: BytesPerSecond = Field(gt=0)
-    """Achieved bandwidth from the GPU to the host, large pieces, one way at a time."""
+    """Achieved bandwidth away from the GPU (a drive's writes), large pieces, one way at a time."""
     in_Bps: BytesPerSecond = Field(gt=0)
-    """Achieved bandwidth from the host to the GPU, likewise."""
+    """Achieved bandwidth towards the GPU (a drive's reads), likewise."""
     both_Bps: BytesPerSecond = Field(0.0, ge=0)
     """Achieved sum of both ways at once; 0 when the ways do not hinder each other."""
     peak_Bps: BytesPerSecond = Field(0.0, ge=0)
     """Peak of the datasheet, each way; kept beside the achieved rates, not used for times."""
     latency_s: Seconds = Field(1e-5, ge=0)
     """Fixed cost of a transfer."""
+    half_rate_bytes: Bytes = Field(0.0, ge=0)
+    """Size of a contiguous piece that reaches half of the bandwidth (Hockney's n_1/2) when every piece is a copy of its
+    own (DMA)."""
+    step_slowdown: Fraction = 0.0
+    """Share by which steps take longer while such a copy (DMA) runs."""
+    zero_copy: ZeroCopy | None = None
+    """The same by a copy kernel, where it was measured."""
     sources: dict[str, str] = Field(default_factory=dict)
     """Where each figure was read, by field."""
+
+    def achieved(self, piece_bytes: float, method: Method = "pieces", hbm_Bps: float = math.inf) -> Rates:
+        """Return the rates out, in, and of both ways at once, for pieces of a size.
+
+        Parameters
+        ----------
+        piece_bytes
+            Contiguous bytes n on one GPU, which reach ``B n / (n + n_1/2)``.
+        method
+            `pieces`: a copy of its own for each (DMA). `zero_copy`: a kernel over all of them. `staged`: gathered into
+            a buffer in HBM, which costs a read and a write of HBM, and then copied as one.
+        hbm_Bps
+            Bandwidth of the GPU's HBM, for `staged`.
+
+        Raises
+        ------
+        InputError
+            The profile has no rates for the method.
+        """
+        both = self.both_Bps or math.inf
+        if method == "staged":
+            out, into = (1.0 / (1.0 / rate + 2.0 / hbm_Bps) for rate in (self.out_Bps, self.in_Bps))
+            return Rates(out, into, min(both, out + into))
+        if method == "zero_copy":
+            kernel = self.zero_copy
+            if kernel is None:
+                raise InputError(f"{self.kind} has no measured rates for it", got=method)
+            rate = kernel.Bps * piece_bytes / (piece_bytes + kernel.half_rate_bytes)
+            return Rates(rate, rate, min(kernel.both_Bps or math.inf, 2.0 * rate))
+        share = piece_bytes / (piece_bytes + self.half_rate_bytes)
+        out, into = self.out_Bps * share, self.in_Bps * share
+        return Rates(out, into, min(both, out + into))
+
+    def slowdown(self, method: Method) -> float:
+        """Return the share by which steps take longer while a copy by that method runs."""
+        if method == "zero_copy" and self.zero_copy is not None:
+            return self.zero_copy.step_slowdown
+        return self.step_slowdown
+
+
+def link_named(value: Any) -> Any:
+    """Let a catalogue name stand for the link of that name."""
+    if isinstance(value, str):
+        from hardware_profiles.catalogue import link
+
+        return link(value)
+    return value
 
 
 class NodeProfile(_Profile):
@@ -48,7 +128,7 @@ class NodeProfile(_Profile):
     """Host memory of the node."""
     host_dram_Bps: BytesPerSecond = Field(0.0, ge=0)
     """Peak bandwidth of it, all sockets together; caps the sum of the host links; 0 for no cap."""
-    host_link: HostLink
+    host_link: Annotated[HostLink, BeforeValidator(link_named)]
     """Link between one GPU and the host: a catalogue name or a profile."""
     nvme_bytes: Bytes = Field(0.0, ge=0)
     """Local NVMe storage."""
@@ -70,13 +150,4 @@ class NodeProfile(_Profile):
             from hardware_profiles.catalogue import gpu
 
             return gpu(value)
-        return value
-
-    @field_validator("host_link", mode="before")
-    @classmethod
-    def _named_link(cls, value: Any) -> Any:
-        if isinstance(value, str):
-            from hardware_profiles.catalogue import link
-
-            return link(value)
         return value

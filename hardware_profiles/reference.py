@@ -11,7 +11,7 @@ from hardware_profiles.catalogue import names, read_yaml
 Standing = Literal["yes", "derived", "assumed", "no"]
 
 _ROOT = Path(__file__).parent
-_TITLES = {"gpus": "GPUs", "nodes": "Nodes", "links": "Host links", "models": "Models"}
+_TITLES = {"gpus": "GPUs", "nodes": "Nodes", "links": "Links", "models": "Models"}
 _BEGINS: dict[str, Standing] = {"assumed": "assumed", "derived": "derived", "counted": "derived", "not verified": "no"}
 
 HEAD = """\
@@ -34,8 +34,10 @@ The column *verified* says how far a figure can be trusted:
 source), and vendors differ several-fold. Set your own: `price_usd_per_gpu_hour` in `hardware:`. The price of the GH200
 NVL2 is assumed.
 
-Host links: `out_Bps` and `in_Bps` are achieved rates, one way at a time, `both_Bps` both ways at once;
-`peak_Bps` is for comparison and times nothing.
+Links: `out_Bps` (away from the GPU; a drive's writes) and `in_Bps` (towards it; a drive's reads) are achieved rates of
+large pieces, one way at a time, `both_Bps` both ways at once; a contiguous piece of n bytes reaches the share
+n / (n + `half_rate_bytes`) of them. `zero_copy` says the same of a copy kernel. `peak_Bps` is for comparison and times
+nothing.
 """
 
 

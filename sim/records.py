@@ -21,6 +21,18 @@ POOL_USES = ("decoding", "prefilling", "kept", "dormant_reused", "dormant_wasted
 #: Uses that a replica's GPU time is divided into; they sum to the run's length exactly.
 GPU_USES = ("prefill", "recompute", "decode", "copy_stall", "idle")
 
+#: Tiers below HBM, and what they are called; their order is the one in which a block is looked for.
+TIER_LABELS = {"dram": "host DRAM", "nvme": "NVMe", "remote": "remote memory"}
+TIERS = tuple(TIER_LABELS)
+
+#: Uses that a tier's byte-seconds (capacity x time) are divided into; they sum to it exactly.
+TIER_USES = {"writing": "being written", "reused": "read later", "unread": "not read, or not yet", "free": "free"}
+
+#: What one way of a link is busy with, in order of priority, and its idle time; they sum to the run's length exactly.
+LINK_USES = {"reload": "reloads that turns wait for", "pipelined_reload": "reloads beside a prefill",
+             "prefetch": "contexts fetched ahead of time", "offload": "contexts on their way out",
+             "background": "write-back, and copies between tiers", "idle": "nothing"}
+
 #: column -> (pyarrow type name, what it says)
 TURN_COLUMNS: dict[str, tuple[str, str]] = {
     "trajectory": ("int64", "number of the trajectory"),
@@ -37,8 +49,8 @@ TURN_COLUMNS: dict[str, tuple[str, str]] = {
     "prompt_tokens": ("int64", "prompt length"),
     "output_tokens": ("int64", "output length"),
     "hit_hbm_tokens": ("int64", "prompt tokens found in HBM"),
-    "hit_dram_tokens": ("int64", "prompt tokens found in host DRAM and reloaded"),
-    "hit_nvme_tokens": ("int64", "prompt tokens found on NVMe and reloaded"),
+    **{f"hit_{tier}_tokens": ("int64", f"prompt tokens found in {name} and reloaded")
+       for tier, name in TIER_LABELS.items()},
     "ceiling_tokens": ("int64", "prompt tokens an infinite cache would have held"),
     "recomputed_tokens": ("int64", "prompt tokens computed although some earlier turn had computed them"),
     "preemptions": ("int32", "times this turn was preempted"),
@@ -71,15 +83,15 @@ PAUSE_COLUMNS: dict[str, tuple[str, str]] = {
     "private_tokens": ("int64", "tokens of its context that no one else used"),
     "private_bytes": ("int64", "their bytes over all GPUs of the replica"),
     "hold_hbm_byte_s": ("float64", "byte-seconds held in HBM during the pause"),
-    "hold_dram_byte_s": ("float64", "byte-seconds held in DRAM during the pause"),
-    "hold_nvme_byte_s": ("float64", "byte-seconds held on NVMe during the pause"),
+    **{f"hold_{tier}_byte_s": ("float64", f"byte-seconds held in {name} during the pause")
+       for tier, name in TIER_LABELS.items()},
     "forced": ("bool", "a kept pause that was demoted because memory ran short"),
 }
 
 MOVE_COLUMNS: dict[str, tuple[str, str]] = {
-    "replica": ("int32", "replica whose link carried it"),
+    "replica": ("int32", "replica whose link carried it; -1 between tiers of a node"),
     "trajectory": ("int64", "trajectory it belongs to"),
-    "kind": ("string", "offload, reload or prefetch"),
+    "kind": ("string", "offload, write_back, reload, prefetch or demote"),
     "source": ("string", "tier it left"),
     "target": ("string", "tier it reached"),
     "bytes": ("int64", "bytes moved over all GPUs of the replica"),
@@ -102,10 +114,17 @@ TIMELINE_COLUMNS: dict[str, tuple[str, str]] = {
     "prefilling": ("int32", "turns in prefill"),
     "waiting": ("int32", "turns queued"),
     "alive": ("int32", "trajectories alive, over all replicas"),
-    "dram_bytes": ("int64", "bytes held in host DRAM by this replica's node"),
-    "nvme_bytes": ("int64", "bytes held on NVMe by this replica's node"),
+    **{f"{tier}_bytes": ("int64", f"bytes held in {name} by this replica's node")
+       for tier, name in TIER_LABELS.items()},
     "link_out_cum_s": ("float64", "time so far the link towards the host was busy"),
     "link_in_cum_s": ("float64", "time so far the link from the host was busy"),
+    **{f"host_{way}_{use}_cum_s": ("float64", f"time so far the link {toward} the host served {says}")
+       for way, toward in (("out", "towards"), ("in", "from")) for use, says in LINK_USES.items()},
+    **{f"{tier}_{way}_{use}_cum_s": ("float64", f"time so far the way {toward} {name} served {says}; once a node")
+       for tier, name in TIER_LABELS.items() if tier != "dram"
+       for way, toward in (("out", "to"), ("in", "from")) for use, says in LINK_USES.items()},
+    **{f"{tier}_{use}_byte_s": ("float64", f"byte-seconds of {name} so far: {says}; once a node")
+       for tier, name in TIER_LABELS.items() for use, says in TIER_USES.items()},
 }
 
 TABLES: Mapping[str, dict[str, tuple[str, str]]] = {

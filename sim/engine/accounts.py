@@ -95,7 +95,7 @@ class Accounts:
     def _row(self, now_s: float) -> tuple[float | int, ...]:
         """Return the sample in the order of `records.TIMELINE_COLUMNS`."""
         replica = self.replica
-        tree, pool, link = replica.kv.tree, replica.kv.pool, replica.pauses.transfers.link
+        tree, pool = replica.kv.tree, replica.kv.pool
         size = replica.pauses.block_bytes
         wasted, reused = tree.dormant_block_s(now_s)
         tail = self.slots / pool.block_tokens
@@ -103,9 +103,6 @@ class Accounts:
                 self.in_flight)
         free = pool.total * now_s - sum(used)
         gpu = (self.prefill_s, self.recompute_s, self.decode_s, self.copy_s)
-        link.out.settle()
-        link.into.settle()
         return (now_s, replica.number, *(value * size for value in used), free * size, *gpu, now_s - sum(gpu),
                 pool.total - pool.free, tree.dormant, tree.kept, replica.batch.size, len(replica.admission.prefills),
-                replica.admission.queue.count, replica.cluster.alive, replica.pauses.host.dram.used * size,
-                replica.pauses.host.nvme.used * size, link.out.busy_s, link.into.busy_s)
+                replica.admission.queue.count, replica.cluster.alive, *replica.pauses.transfers.sample(now_s))

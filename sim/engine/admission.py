@@ -9,7 +9,7 @@ from sim.engine.queue import WaitingQueue
 from sim.engine.reloads import Reloads
 from sim.memory.kv_cache import ceiling
 from sim.memory.prefix_tree import Node
-from sim.memory.tiers import cover
+from sim.memory.tiers import cover, found_tokens
 
 if TYPE_CHECKING:
     from sim.engine.replica import Replica
@@ -130,7 +130,7 @@ class Admission:
         for job, new in chunks:
             tokens += new
             if job.recomputed:
-                again += new * job.recomputed / (job.turn.prompt_tokens - job.hit_hbm - job.hit_dram - job.hit_nvme)
+                again += new * job.recomputed / (job.turn.prompt_tokens - job.hit_tokens)
             job.position += new
             if job.position >= job.target:
                 done.append(job)
@@ -143,7 +143,8 @@ class Admission:
                 self._first_token(job, now_s)
             else:
                 job.state = Job.HELD
-                job.held_s = -now_s
+                if job.preempted_s < 0.0:  # else the wait is part of what the preemption cost
+                    job.held_s -= now_s
         return min(again / tokens, 1.0) if again else 0.0
 
     def release_held(self, now_s: float) -> None:
@@ -151,7 +152,8 @@ class Admission:
         held, self.held_back = self.held_back, []
         for job in held:
             if job.state == Job.HELD:
-                job.held_s += now_s
+                if job.held_s < 0.0:
+                    job.held_s += now_s
                 self._first_token(job, now_s)
 
     def blocked_share(self, now_s: float) -> float:
@@ -293,9 +295,9 @@ class Admission:
             job.admitted_s = job.loaded_s = now_s
             job.queue_blocks_s = self.blocked_until(now_s) - job.blocked_mark_s
             job.hit_hbm = hit
+            job.hit_tokens = have
             if have > hit:
-                job.hit_nvme = found[1] * size
-                job.hit_dram = have - hit - job.hit_nvme
+                job.hit_below = found_tokens(found, hit, size)
             seen = ceiling(stream, turn.prompt_tokens, size)
             if seen > have:
                 job.ceiling = seen

@@ -61,6 +61,8 @@ class Cluster:
         self.started = 0
         self.alive_max = 0
         self.finished = self.rejected = 0
+        #: Seconds a request takes from its client to an engine's queue (`StepCost.ttft_floor_s`).
+        self.request_s = 0.0
         #: The longest context that was turned away because no pool could hold it, in tokens.
         self.longest_refused = 0
         self.breakers: dict[str, int] = {}
@@ -133,7 +135,7 @@ class Cluster:
 
     def broke(self, job: Job) -> None:
         """A turn recomputes tokens that were computed before: name the content that it could not find."""
-        found = job.hit_hbm + job.hit_dram + job.hit_nvme
+        found = job.hit_tokens
         stream: Stream = job.turn.stream
         while stream.parent is not None and stream.attach > found:
             stream = stream.parent

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sim.memory.kv_cache import Sequence
+from sim.records import TIERS
 from workloads.trajectory import Stream, Turn
 
 if TYPE_CHECKING:
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from sim.engine.transfers import Transfer
 
 
+#: What a turn finds below HBM that finds nothing there.
+NO_HITS = (0,) * len(TIERS)
 #: Stands for the block table of a turn that holds none.
 NO_SEQUENCE = Sequence(Stream(), 0, 0)
 
@@ -34,9 +37,9 @@ class Job:
         "first_s",
         "generated",
         "held_s",
-        "hit_dram",
+        "hit_below",
         "hit_hbm",
-        "hit_nvme",
+        "hit_tokens",
         "interference_mark_s",
         "interference_s",
         "joined_s",
@@ -84,7 +87,9 @@ class Job:
         self.replica = self.finish_step = -1
         #: `promised`: block index up to which admission has promised blocks to it.
         self.state = self.position = self.generated = self.preemptions = self.promised = 0
-        self.hit_hbm = self.hit_dram = self.hit_nvme = self.ceiling = self.recomputed = 0
+        #: Prompt tokens found: in all, in HBM, and in each tier below it.
+        self.hit_tokens = self.hit_hbm = self.ceiling = self.recomputed = 0
+        self.hit_below = NO_HITS
         #: -1 until it happens: admitted, loaded from a lower tier, first chunk scheduled, first token out, preempted.
         self.admitted_s = self.loaded_s = self.start_s = self.first_s = self.preempted_s = -1.0
         #: `joined_s`, `held_s`: seconds it waited for a prefetch before it was queued, and for a pipelined reload after

@@ -50,9 +50,9 @@ class Pause:
         #: The copy to a lower tier under way, and whether HBM gives the blocks up when it ends.
         self.transfer: Transfer | None = None
         self.frees = False
-        #: Blocks on their way out with it.
+        #: Blocks on their way out with it; where they go, and from and up to which block of each stream.
         self.leaving = 0
-        self.entries: list[tuple[Entry, int]] = []
+        self.entries: list[tuple[Entry, int, int]] = []
         self.tier = ""
         self.below_blocks = 0
         self.below_since_s = 0.0

@@ -12,22 +12,25 @@ from typing import TYPE_CHECKING
 
 import simpy
 
-from sim.engine.host import TIER_NAMES
 from sim.engine.pause import Pause
 from sim.engine.prefetches import Prefetches
 from sim.engine.transfers import Transfers
-from sim.memory.kv_cache import KvCache, PrivatePart
+from sim.engine.write_backs import WriteBacks, Writes
+from sim.memory.kv_cache import KvCache
 from sim.memory.links import OFFLOAD
 from sim.memory.prefix_tree import Node
 from sim.policies.prediction import Predictor, Wait
 from sim.policies.retention import PauseView, Retention, TierView
 from sim.policies.retention.base import UNSEEN
-from sim.records import Sink
+from sim.records import TIERS, Sink
 from sim.timing.base import StepCost
 from workloads.trajectory import Turn
 
 if TYPE_CHECKING:
     from sim.engine.replica import Replica
+
+#: What a pause holds below HBM if it has not left it.
+_NOTHING = (0.0,) * len(TIERS)
 
 
 class Pauses:
@@ -39,12 +42,13 @@ class Pauses:
         Who decides, and who guesses the wait.
     transfers
         The replica's way to the tiers below HBM.
-    write_through
-        Finished contexts are copied to DRAM at once, whatever the policy says, so that dropping them loses nothing.
+    writes
+        When contexts are written to DRAM without the policy's asking: as soon as a turn has computed them, so that
+        dropping them loses nothing, or ahead of their eviction.
     """
 
     def __init__(self, env: simpy.Environment, replica: Replica, kv: KvCache, transfers: Transfers, cost: StepCost,
-                 policy: Retention, predictor: Predictor, sink: Sink, *, write_through: bool = False) -> None:
+                 policy: Retention, predictor: Predictor, sink: Sink, *, writes: Writes | None = None) -> None:
         self.env = env
         self.replica = replica
         self.kv = kv
@@ -55,7 +59,9 @@ class Pauses:
         self.predictor = predictor
         self.block_bytes = transfers.block_bytes
         self.sink = sink
-        self.write_through = write_through
+        self.writes = writes or Writes()
+        self.write_through = self.writes.when == "on_compute"
+        self.write_backs = WriteBacks(self) if self.writes.when == "on_evict" else None
         self.prefetches = Prefetches(self)
         #: Kept pauses in order of their start: the first is the first to be demoted.
         self.kept: dict[Pause, None] = {}
@@ -71,6 +77,8 @@ class Pauses:
               now_s: float) -> Pause:
         """A turn has ended and `heir` follows: decide what becomes of its context."""
         pause = Pause(trajectory, turn, heir, node, context_tokens, now_s)
+        if self.write_backs is not None:
+            self.write_backs.run(now_s)
         if node is None:
             return pause
         part = self.kv.private_part(node, trajectory)
@@ -92,7 +100,7 @@ class Pauses:
             pause.predicted_s = wait.mean()
             pause.wait = wait
             if self.write_through:
-                self._send(pause, part, "dram", now_s)
+                self._send(pause, self.writes.part(part, turn, self.kv.pool.block_tokens), "dram", now_s)
             decision = policy.decide(self._view(pause, wait))
         pause.action = decision.action
         if decision.action == "keep":
@@ -101,7 +109,8 @@ class Pauses:
             if pause.transfer is None:
                 self.kv.drop(part, now_s)
         elif decision.action == "offload":
-            if pause.transfer is None and not self._send(pause, part, decision.tier, now_s):
+            whole = [(owner, floor, owner.end) for owner, floor in part]
+            if pause.transfer is None and not self._send(pause, whole, decision.tier, now_s):
                 self.offload_failures += 1
                 pause.action = "drop"
                 self.kv.drop(part, now_s)
@@ -128,8 +137,8 @@ class Pauses:
         self.sink.pause((
             pause.trajectory, pause.turn.index, self.replica.number, pause.tool, pause.start_s, now_s,
             pause.predicted_s, pause.action, pause.private_tokens, pause.private_blocks * size,
-            pause.hold_block_s * size, below if pause.tier == "dram" else 0.0, below if pause.tier == "nvme" else 0.0,
-            pause.forced))
+            pause.hold_block_s * size,
+            *([below if pause.tier == name else 0.0 for name in TIERS] if below else _NOTHING), pause.forced))
 
     def let_go(self, pause: Pause, now_s: float) -> None:
         """Undo what the pause pins, unless a copy of it is under way: then when that ends."""
@@ -180,7 +189,7 @@ class Pauses:
         kv, replica = self.kv, self.replica
         pool, private = kv.pool, pause.private_tokens
         tiers: dict[str, TierView] = {}
-        for name, tier in zip(TIER_NAMES, self.host.tiers, strict=True):
+        for name, tier in zip(TIERS, self.host.tiers, strict=True):
             if tier.capacity_blocks:
                 out_s, back_s = self.transfers.time_s(name, moved, OFFLOAD)
                 tiers[name] = TierView(float(tier.room_blocks() * self.block_bytes), out_s, back_s)
@@ -194,18 +203,18 @@ class Pauses:
             free_fraction=(pool.free + kv.tree.dormant) / pool.total, waiting=replica.admission.queue.count,
             blocked_share=replica.admission.blocked_share(self.env.now), tiers=tiers)
 
-    def _send(self, pause: Pause, part: PrivatePart, name: str, now_s: float) -> bool:
-        """Copy the private part to a tier; False if it has no room."""
+    def _send(self, pause: Pause, part: list[tuple[Node, int, int]], name: str, now_s: float) -> bool:
+        """Copy blocks ``[first, end)`` of nodes to a tier; False if there are none or it has no room for them."""
         tier = self.host.tier(name)
         copied = 0
-        for node, floor in reversed(part):
-            entry = tier.reserve(node.stream, floor, node.end, now_s)
+        for node, floor, end in reversed(part):
+            entry = tier.reserve(node.stream, floor, end, now_s, owner=pause.trajectory, shared=node.shared)
             if entry is None:
                 break
-            copied += max(0, node.end - max(floor, entry.ready))
-            pause.entries.append((entry, node.end))
-        if len(pause.entries) < len(part):
-            for entry, _ in pause.entries:
+            copied += max(0, end - max(floor, entry.ready))
+            pause.entries.append((entry, floor, end))
+        if not part or len(pause.entries) < len(part):
+            for entry, _, _ in pause.entries:
                 tier.cancel(entry, now_s)
             pause.entries.clear()
             return False
@@ -215,8 +224,7 @@ class Pauses:
         self.replica.accounts.leaving += pause.leaving
         pause.transfer = self.transfers.send(name, copied, "offload", pause.trajectory, OFFLOAD,
                                              lambda: self._sent(pause))
-        if name == "dram":
-            self.host.spill(now_s)
+        self.host.overflow(now_s)
         return True
 
     def _sent(self, pause: Pause) -> None:
@@ -225,10 +233,11 @@ class Pauses:
         self.replica.before_change()
         self._end_send(pause)
         tier = self.host.tier(pause.tier)
-        for entry, end in pause.entries:
+        for entry, _, end in pause.entries:
             tier.copied(entry, end, now_s)
         if not pause.ended:
-            pause.below_blocks, pause.below_since_s = pause.private_blocks, now_s
+            pause.below_blocks = sum(end - floor for _, floor, end in pause.entries)
+            pause.below_since_s = now_s
         if pause not in self.kept or pause.ended:
             self.let_go(pause, now_s)
             if not pause.ended and (pause.frees or pause.action == "drop"):
@@ -244,7 +253,7 @@ class Pauses:
             pause.transfer.cancel()
         self._end_send(pause)
         tier = self.host.tier(pause.tier)
-        for entry, _ in pause.entries:
+        for entry, _, _ in pause.entries:
             tier.cancel(entry, now_s)
         self.kept[pause] = None
 

@@ -57,6 +57,7 @@ class Prefetches:
         config = pauses.policy.prefetch
         if not isinstance(pause, Pause) or pause.ended or config is None:
             return
+        pauses.replica.before_change()  # the steps under way have first claim on free blocks
         kv = pauses.kv
         pool, now_s = kv.pool, pauses.env.now
         stream, tokens = pause.turn.stream, pause.context_tokens
@@ -69,7 +70,6 @@ class Prefetches:
         if not blocks or room < config.only_above_free * pool.total:
             self.skipped += bool(blocks)
             return
-        pauses.replica.before_change()
         self.started += 1
         sequence = kv.open(stream, limit, node, hit, now_s, pause.trajectory)
         kv.grow(sequence, reach, now_s)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sim.engine.job import Job
-from sim.memory.links import RELOAD
+from sim.memory.links import PIPELINED, RELOAD
 from sim.memory.tiers import Entry
 
 if TYPE_CHECKING:
@@ -42,8 +42,8 @@ class Reloads:
         replica.accounts.loading += blocks
         transfers = replica.pauses.transfers
         self._held[job] = (tokens, blocks, transfers.hold(job.turn.stream))
-        job.transfer = transfers.bring(found, "reload", job.session.trajectory.number, RELOAD,
-                                       lambda: self._copied(job))
+        job.transfer = transfers.bring(found, "reload", job.session.trajectory.number,
+                                       PIPELINED if self.pipelined else RELOAD, lambda: self._copied(job))
         if self.pipelined:
             job.position = tokens
             replica.admission.begin_prefill(job)

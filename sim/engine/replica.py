@@ -46,6 +46,8 @@ class Replica:
         Layers of the model: a pipelined reload is one layer ahead of its turn.
     context_limit
         Longest context the model takes, in tokens; longer ones are served and counted.
+    step_slowdown
+        Share by which a step that begins while the host link copies takes longer.
     stretches
         False executes every step on its own (slower, same results; for tests).
     """
@@ -53,7 +55,7 @@ class Replica:
     def __init__(self, env: simpy.Environment, cluster: Cluster, number: int, kv: KvCache, cost: StepCost,
                  schedule: Schedule, sink: Sink, *, headroom_blocks: int = 0, low_blocks: int = 0,
                  high_blocks: int = 0, block_copy_s: float = 0.0, layers: int = 1,
-                 context_limit: int = 1 << 62, stretches: bool = True) -> None:
+                 context_limit: int = 1 << 62, step_slowdown: float = 0.0, stretches: bool = True) -> None:
         self.env = env
         self.cluster = cluster
         self.number = number
@@ -66,6 +68,7 @@ class Replica:
         self.block_copy_s = block_copy_s
         self.layers = layers
         self.context_limit = context_limit
+        self.step_slowdown = step_slowdown
         self.stretches = stretches
         self.batch = Batch(kv.pool.block_tokens)
         self.admission = Admission(self, headroom_blocks)
@@ -101,6 +104,8 @@ class Replica:
         self.pauses = pauses
         self.accounts = Accounts(self)
         self.admission.reloads.pipelined = pauses.policy.reload == "pipelined"
+        if self.step_slowdown:
+            pauses.transfers.link.watch = self.kick
 
     @property
     def load(self) -> int:
@@ -282,7 +287,7 @@ class Replica:
         if (batch.size > self.kv.pool.free or self._promises) and batch.size > self.decode_room():
             admission.secure_decode_step(now_s)
         if admission.queue.count or admission.prefills:
-            if self._mixes and batch.size:
+            if batch.size:
                 self.take_decode_blocks(1, now_s)
             self._chunks = admission.pick_chunks(now_s)
         elif admission.blocked:
@@ -301,7 +306,11 @@ class Replica:
     def _start_stretch(self) -> None:
         batch = self.batch
         size, context = batch.size, batch.context
-        lines = self._lines = self.cost.decode_lines(size)
+        lines = self.cost.decode_lines(size)
+        if self.step_slowdown:
+            slower = self._slower()
+            lines = tuple(Line(base_s * slower, slope_s * slower) for base_s, slope_s in lines)
+        self._lines = lines
         steps = batch.next_step - batch.step if self.stretches and not self.admission.resting else 1
         if steps > 1:
             most = size * (steps // batch.block_tokens + 1)
@@ -334,6 +343,9 @@ class Replica:
             decoding, context = batch.size, batch.context
             self._decode_s = at(self.cost.decode_lines(decoding), context)
         delay_s = self.cost.step(decoding, context, shapes)
+        if self.step_slowdown:
+            delay_s *= self._slower()
+            self._decode_s *= self._slower()
         copies = self.kv.copies - self._copies
         if copies:
             self._copies += copies
@@ -346,6 +358,10 @@ class Replica:
             bound = self.cost.bound(decoding, context, shapes)
             self.bound_s[bound] = self.bound_s.get(bound, 0.0) + delay_s
         self._wake_after(delay_s)
+
+    def _slower(self) -> float:
+        """Return how much longer a step takes that begins now, because the host link copies."""
+        return 1.0 + self.step_slowdown if self.pauses.transfers.link.busy else 1.0
 
     def _take_blocks(self, need: int, now_s: float) -> None:
         pool = self.kv.pool

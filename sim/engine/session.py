@@ -62,7 +62,7 @@ class Session:
         self.turns += 1
         self.prompt_tokens += turn.prompt_tokens
         self.output_tokens += turn.output_tokens
-        self.hit_tokens += job.hit_hbm + job.hit_dram + job.hit_nvme
+        self.hit_tokens += job.hit_tokens
         if turn.next:
             heir: Turn | None = turn.next[0]
             if turn.next[0].stream is not turn.stream or len(turn.next) > 1:
@@ -97,22 +97,26 @@ class Session:
 
     def _wait_for(self, turn: Turn) -> None:
         self.timers.add(turn)
-        Alarm(self.cluster.env, turn.wait_s, self._ready, turn)
+        Alarm(self.cluster.env, turn.wait_s + self.cluster.request_s, self._ready, turn)
 
     def _ready(self, event: simpy.Event) -> None:
-        """A turn's wait is over: drop the losers of its race, end its pause, and send it to a replica."""
+        """A turn's request has reached the engine: drop the losers of its race, end its pause, send it to a replica.
+
+        It was ready when its wait was over, so time to its first token holds the way there.
+        """
         turn: Turn | None = event.value
         if turn is None or turn not in self.timers:
             return
         self.timers.discard(turn)
         now_s = self.cluster.env.now
+        ready_s = now_s - self.cluster.request_s
         for loser in turn.prunes:
             self._prune(loser, turn)
         if self._in_system == 0:
-            self.wait_s += now_s - self._idle_since_s
+            self.wait_s += ready_s - self._idle_since_s
         self._in_system += 1
         held = self.pauses.pop(turn, None)
-        job = Job(self, turn, turn.tool, now_s, None)
+        job = Job(self, turn, turn.tool, ready_s, None)
         self.jobs[turn] = job
         index = self.cluster.route(job, self.replica)
         self.replica = index
@@ -187,7 +191,7 @@ class Session:
         nan = math.nan
         if status == "finished":
             prefill_s = job.first_s - job.loaded_s - job.lost_before_s - job.held_s
-            computed = turn.prompt_tokens - job.hit_hbm - job.hit_dram - job.hit_nvme
+            computed = turn.prompt_tokens - job.hit_tokens
             again_s = prefill_s * job.recomputed / computed if job.recomputed else 0.0
             causes = (job.queue_blocks_s, job.admitted_s - ready_s - job.queue_blocks_s - job.joined_s,
                       job.loaded_s - job.admitted_s + job.joined_s + job.held_s, prefill_s - again_s, again_s,
@@ -198,7 +202,7 @@ class Session:
         self.cluster.sink.turn((
             self.trajectory.number, turn.index, turn.branch, job.replica, turn in self._roots, job.tool,
             status, ready_s, job.start_s if job.start_s >= 0.0 else nan, job.first_s if job.first_s >= 0.0 else nan,
-            end_s, turn.prompt_tokens, turn.output_tokens, job.hit_hbm, job.hit_dram, job.hit_nvme,
+            end_s, turn.prompt_tokens, turn.output_tokens, job.hit_hbm, *job.hit_below,
             job.ceiling, job.recomputed, job.preemptions, *causes))
 
 

@@ -5,23 +5,24 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 
 import simpy
 
 from sim.engine.cluster import Cluster
-from sim.engine.host import Host, HostConfig
+from sim.engine.host import Host, HostConfig, TierConfig
 from sim.engine.pauses import Pauses
 from sim.engine.replica import Replica
 from sim.engine.transfers import Transfers
+from sim.engine.write_backs import Writes
 from sim.errors import InputError
 from sim.memory.allocators.paged import BlockPool
+from sim.memory.cached_trees import tree_of
 from sim.memory.kv_cache import KvCache
 from sim.memory.links import Link
-from sim.memory.prefix_tree import PrefixTree
+from sim.memory.tiers import Tier
 from sim.policies.prediction import Predictor
 from sim.policies.prediction.base import Declared
-from sim.records import RunTotals, Sink
+from sim.records import TIERS, RunTotals, Sink
 from sim.scenario.deployment import Deployment, deploy
 from sim.scenario.model import Scenario
 from sim.timing import build
@@ -104,10 +105,13 @@ def _assemble(env: simpy.Environment, scenario: Scenario, deployment: Deployment
     limit = engine.max_trajectories
     cluster = Cluster(env, sink, scenario.routing, None if limit is None else limit * deployment.replicas)
     cost = build(scenario.timing, deployment)
+    cluster.request_s = cost.ttft_floor_s
     predictor = scenario.retention.predictor.start(declared)
+    shared: dict[str, Tier] = {}
     for index in range(deployment.replicas):
         if index % deployment.replicas_per_node == 0:
-            host = Host(env, _host_config(scenario, deployment), deployment.block_bytes)
+            host = Host(env, _host_config(scenario, deployment), deployment.block_bytes, shared)
+            shared = {"remote": host.tier("remote")}
         cluster.replicas.append(_replica(env, cluster, index, scenario, deployment, host, cost, predictor, sink,
                                          stretches))
     return cluster
@@ -117,9 +121,9 @@ def _replica(env: simpy.Environment, cluster: Cluster, index: int, scenario: Sce
              host: Host, cost: StepCost, predictor: Predictor, sink: Sink, stretches: bool) -> Replica:
     engine, cache = scenario.engine, scenario.engine.prefix_cache
     pool = BlockPool(deployment.pool_blocks, engine.block_size)
-    rank = None if cache.eviction.policy == "lru" else cache.eviction.rank
-    tree = PrefixTree(pool, rank, whole_nodes=cache.granularity == "node",
-                      exact_tail=cache.tail == "cow")
+    writes = _writes(scenario)
+    tree = tree_of(pool, cache.eviction, whole_nodes=cache.granularity == "node", exact_tail=cache.tail == "cow",
+                   watched=writes.when == "on_evict")
     state_blocks = -(-deployment.state_bytes_per_sequence // deployment.block_bytes)
     kv = KvCache(pool, tree, enabled=cache.enabled, on_chunk=cache.insert == "on_chunk", state_blocks=state_blocks)
     total = deployment.pool_blocks
@@ -127,26 +131,34 @@ def _replica(env: simpy.Environment, cluster: Cluster, index: int, scenario: Sce
                       headroom_blocks=int(engine.headroom * total), low_blocks=int(cache.low_watermark * total),
                       high_blocks=int(cache.high_watermark * total),
                       block_copy_s=2.0 * deployment.block_bytes / deployment.hbm_Bps, layers=deployment.n_layers,
-                      context_limit=deployment.model.context_limit, stretches=stretches)
+                      context_limit=deployment.model.context_limit, step_slowdown=deployment.step_slowdown,
+                      stretches=stretches)
     link = Link(env, deployment.host_link_Bps_out, deployment.host_link_Bps_in, deployment.host_link_latency_s,
                 deployment.host_link_Bps_both, host.bus)
     transfers = Transfers(env, index, link, host, deployment.block_bytes, sink)
-    dram = scenario.tiers.dram
-    replica.attach(Pauses(env, replica, kv, transfers, cost, scenario.retention, predictor, sink,
-                          write_through=dram is not None and dram.write == "on_compute"))
+    replica.attach(Pauses(env, replica, kv, transfers, cost, scenario.retention, predictor, sink, writes=writes))
     return replica
 
 
 def _host_config(scenario: Scenario, deployment: Deployment) -> HostConfig:
     """Return sizes and rates of a node's tiers below HBM."""
-    dram, nvme = scenario.tiers.dram, scenario.tiers.nvme
-    config = HostConfig(dram_bytes=deployment.dram_bytes, nvme_bytes=deployment.nvme_bytes,
-                        dram_Bps=deployment.dram_Bps, nvme_write_Bps=deployment.nvme_write_Bps,
-                        nvme_read_Bps=deployment.nvme_read_Bps, direct=nvme is not None and nvme.direct)
+    tiers = {}
+    for name, at in deployment.tiers.items():
+        given = getattr(scenario.tiers, name)
+        tiers[name] = TierConfig(
+            at.capacity_bytes, at.out_Bps, at.in_Bps, at.latency_s, direct=getattr(given, "direct", False),
+            evict_to="" if given.evict_to == "nowhere" else given.evict_to, low_fraction=given.low_watermark,
+            high_fraction=given.high_watermark, exclusive=given.exclusive, eviction=given.eviction,
+            least_tokens=given.min_load)
+    return HostConfig(tiers, deployment.dram_Bps, block_tokens=deployment.block_size)
+
+
+def _writes(scenario: Scenario) -> Writes:
+    """Return when contexts are written to DRAM."""
+    dram = scenario.tiers.dram
     if dram is None:
-        return config
-    return replace(config, low_fraction=dram.low_watermark, high_fraction=dram.high_watermark,
-                   spills=dram.evict_to == "nvme", exclusive=dram.exclusive)
+        return Writes()
+    return Writes(dram.write, dram.min_uses, dram.prompt_only, dram.unit, dram.write_ahead)
 
 
 def _finish(cluster: Cluster, deployment: Deployment, end_s: float) -> RunTotals:
@@ -188,6 +200,7 @@ def _prediction_error(cluster: Cluster) -> dict[str, float]:
 def _counts(cluster: Cluster) -> dict[str, int]:
     replicas = cluster.replicas
     hosts = {id(replica.pauses.host): replica.pauses.host for replica in replicas}.values()
+    written = [replica.pauses.write_backs for replica in replicas if replica.pauses.write_backs is not None]
     return {
         "evictions": sum(replica.kv.tree.evicted for replica in replicas),
         "forced_evictions": sum(replica.pauses.forced for replica in replicas),
@@ -197,9 +210,13 @@ def _counts(cluster: Cluster) -> dict[str, int]:
         "deadlocks_broken": sum(replica.admission.deadlocks for replica in replicas),
         "cow_copies": sum(replica.kv.copies for replica in replicas),
         "offload_failures": sum(replica.pauses.offload_failures for replica in replicas),
-        "dram_evictions": sum(host.dram.evicted for host in hosts),
-        "nvme_evictions": sum(host.nvme.evicted for host in hosts),
-        "spills": sum(host.spilled for host in hosts),
+        **{f"{name}_evictions": sum(tier.evicted for tier in {id(t): t for t in (h.tier(name) for h in hosts)}.values())
+           for name in TIERS},
+        "demotions": sum(host.demoted for host in hosts),
+        "written_back_blocks": sum(writes.written for writes in written),
+        "evicted_unwritten_blocks": sum(writes.lost for writes in written),
+        "evicted_written_blocks": sum(writes.saved for writes in written),
+        "write_backs_refused": sum(writes.refused for writes in written),
         "pins_expired": sum(replica.pauses.expired for replica in replicas),
         "prefetches": sum(replica.pauses.prefetches.started for replica in replicas),
         "prefetches_skipped": sum(replica.pauses.prefetches.skipped for replica in replicas),

@@ -6,54 +6,18 @@ from collections.abc import Callable, Sequence
 
 import simpy
 
+from sim.engine.hops import Transfer
 from sim.engine.host import Host
-from sim.memory.links import Direction, Link, Move
+from sim.memory.links import Link
 from sim.memory.tiers import Entry
-from sim.records import Sink
+from sim.records import LINK_USES, TIER_USES, TIERS, Sink
 from workloads.trajectory import Stream
 
+__all__ = ["Transfer", "Transfers"]
 
-class Transfer:
-    """One context on its way, in one or more copies side by side.
 
-    `done` is called when the last of them has ended; `cancel` gives up those that have not.
-    """
-
-    __slots__ = ("_legs", "_pending", "done", "kind", "trajectory")
-
-    def __init__(self, kind: str, trajectory: int, done: Callable[[], None]) -> None:
-        self.kind = kind
-        self.trajectory = trajectory
-        self.done = done
-        self._legs: list[tuple[Direction, Move]] = []
-        self._pending = 0
-
-    def cancel(self) -> None:
-        """Stop what is under way; `done` is not called."""
-        for direction, move in self._legs:
-            direction.cancel(move)
-            move.info(move)
-        self._legs.clear()
-
-    def promote(self, priority: int) -> None:
-        """Raise the priority of what is under way."""
-        for direction, move in self._legs:
-            direction.promote(move, priority)
-
-    def begin(self, direction: Direction, size: float, priority: int, record: Callable[[Move], None],
-              ended: Callable[[], None]) -> None:
-        """Start a copy; `record` sees it at its end or when it is cancelled, `ended` only at its end."""
-        self._pending += 1
-
-        def finish(move: Move) -> None:
-            self._legs.remove((direction, move))
-            record(move)
-            ended()
-            self._pending -= 1
-            if self._pending == 0:
-                self.done()
-
-        self._legs.append((direction, direction.submit(size, priority, finish, record)))
+#: The ledgers of a node, as the other replicas of it book them.
+_NOTHING = (0.0,) * (2 * len(LINK_USES) * (len(TIERS) - 1) + len(TIER_USES) * len(TIERS))
 
 
 class Transfers:
@@ -75,56 +39,47 @@ class Transfers:
         self.host = host
         self.block_bytes = block_bytes
         self.sink = sink
+        host.sink = sink
+        if host.bookkeeper < 0:
+            host.bookkeeper = replica
 
     def send(self, tier: str, blocks: int, kind: str, trajectory: int, priority: int,
              done: Callable[[], None]) -> Transfer:
         """Copy `blocks` blocks from HBM to a tier."""
-        transfer = Transfer(kind, trajectory, done)
-        size = float(blocks * self.block_bytes)
-        record = self._recorder(kind, trajectory, "hbm", tier)
-        disk = self.host.disk
-        if tier == "dram" or disk is None:
-            transfer.begin(self.link.out, size, priority, record, _nothing)
-        elif self.host.config.direct:
-            transfer.begin(disk.out, size, priority, record, _nothing)
-        else:
-            piece = min(size, self.host.config.piece_bytes)
-            transfer.begin(disk.out, size, priority, record,
-                           lambda: transfer.begin(self.link.out, piece, priority, _nothing_of, _nothing))
+        transfer = Transfer(kind, trajectory, self.replica, self.sink, done)
+        self._start(transfer, TIERS.index(tier), blocks, priority, out=True)
         return transfer
 
     def bring(self, blocks: Sequence[int], kind: str, trajectory: int, priority: int,
               done: Callable[[], None]) -> Transfer:
-        """Copy blocks back to HBM: so many from each tier, in the order of `TIER_NAMES`."""
-        transfer = Transfer(kind, trajectory, done)
-        disk = self.host.disk
-        if blocks[0]:
-            transfer.begin(self.link.into, float(blocks[0] * self.block_bytes), priority,
-                           self._recorder(kind, trajectory, "dram", "hbm"), _nothing)
-        if len(blocks) > 1 and blocks[1] and disk is not None:
-            size = float(blocks[1] * self.block_bytes)
-            record = self._recorder(kind, trajectory, "nvme", "hbm")
-            piece = min(size, self.host.config.piece_bytes)
-            last = _nothing if self.host.config.direct else (
-                lambda: transfer.begin(self.link.into, piece, priority, _nothing_of, _nothing))
-            transfer.begin(disk.into, size, priority, record, last)
+        """Copy blocks back to HBM: so many from each tier, in the order of `records.TIERS`."""
+        transfer = Transfer(kind, trajectory, self.replica, self.sink, done)
+        for index, count in enumerate(blocks):
+            if count:
+                self._start(transfer, index, count, priority, out=False)
         return transfer
 
     def time_s(self, tier: str, size: float, priority: int) -> tuple[float, float]:
         """Return the seconds until `size` bytes would be out in a tier, and back, with the queues as they are now."""
-        out_s, back_s = self.link.out.wait_s(size, priority), self.link.into.wait_s(size, priority)
-        disk = self.host.disk
-        if tier == "nvme" and disk is not None:
-            out_s = max(out_s, disk.out.wait_s(size, priority))
-            back_s = max(back_s, disk.into.wait_s(size, priority))
+        index = TIERS.index(tier)
+        out_s, back_s = (max(hop.wait_s(size, priority) for hop in self.host.hops(index, self.link, out=out))
+                         for out in (True, False))
         return out_s, back_s
+
+    def sample(self, now_s: float) -> tuple[float, ...]:
+        """Return bytes below HBM and ledgers of links and tiers, as `records.TIMELINE_COLUMNS` ends with them."""
+        host, link = self.host, self.link
+        mine = link.ledger(now_s)
+        ledgers = host.ledgers(now_s) if host.bookkeeper == self.replica else _NOTHING
+        return (*(tier.used * self.block_bytes for tier in host.tiers), link.out.busy_s, link.into.busy_s, *mine,
+                *ledgers)
 
     def hold(self, stream: Stream | None) -> list[tuple[int, Entry]]:
         """Pin every entry of a stream and its ancestors while they are read; undo with `let_go`."""
         held: list[tuple[int, Entry]] = []
         while stream is not None:
             for index, tier in enumerate(self.host.tiers):
-                entry = tier.hold(stream)
+                entry = tier.hold(stream, self.env.now)
                 if entry is not None:
                     held.append((index, entry))
             stream = stream.parent
@@ -135,23 +90,10 @@ class Transfers:
         for index, entry in held:
             tier = self.host.tiers[index]
             tier.release(entry, self.env.now)
-            if self.host.config.exclusive:
+            if self.host.configs[index].exclusive:
                 tier.forget(entry.stream, self.env.now)
 
-    def _recorder(self, kind: str, trajectory: int, source: str, target: str) -> Callable[[Move], None]:
-        def record(move: Move) -> None:
-            now_s = self.env.now
-            start_s = move.start_s if move.start_s >= 0.0 else now_s
-            self.sink.move((self.replica, trajectory, kind, source, target, int(move.bytes_total), move.asked_s,
-                            start_s, now_s, move.cancelled))
-        return record
-
-
-def _nothing() -> None:
-    """Nothing follows."""
-
-
-def _nothing_of(_move: Move) -> None:
-    """Nothing is recorded."""
-
-
+    def _start(self, transfer: Transfer, index: int, blocks: int, priority: int, *, out: bool) -> None:
+        hops = self.host.hops(index, self.link, out=out)
+        places = ("hbm", TIERS[index]) if out else (TIERS[index], "hbm")
+        transfer.over(hops, float(blocks * self.block_bytes), priority, self.host.config.piece_bytes, places)

@@ -13,7 +13,9 @@ from typing import Any
 
 import simpy
 
-RELOAD, PREFETCH, OFFLOAD = 0, 1, 2
+#: What is served first: a turn that waits for its context, one that computes meanwhile, contexts fetched ahead of time,
+#: contexts on their way out, and copies nobody waits for (write-back, from tier to tier).
+RELOAD, PIPELINED, PREFETCH, OFFLOAD, BACKGROUND = range(5)
 
 
 class Move:
@@ -42,8 +44,8 @@ class Move:
 class Direction:
     """One way of a link: a queue in order of priority, then of arrival."""
 
-    __slots__ = ("_fresh", "_sequence", "_since_s", "_timer", "bandwidth_Bps", "busy_s", "current", "env", "latency_s",
-                 "link", "queue", "queued_bytes", "rate_Bps")
+    __slots__ = ("_fresh", "_sequence", "_since_s", "_timer", "bandwidth_Bps", "current", "env", "latency_s", "link",
+                 "moved_bytes", "queue", "queued_bytes", "rate_Bps", "served_s")
 
     def __init__(self, env: simpy.Environment, link: Link, bandwidth_Bps: float, latency_s: float) -> None:
         self.env = env
@@ -53,13 +55,20 @@ class Direction:
         self.latency_s = latency_s
         self.queue: list[Move] = []
         self.current: Move | None = None
-        self.busy_s = 0.0
+        #: Seconds spent on moves of each priority, and bytes that have crossed.
+        self.served_s = [0.0] * (BACKGROUND + 1)
+        self.moved_bytes = 0.0
         #: Bytes of the moves that wait, without the one under way.
         self.queued_bytes = 0.0
         self._since_s = 0.0
         self._fresh = False
         self._timer = 0
         self._sequence = 0
+
+    @property
+    def busy_s(self) -> float:
+        """Return the seconds spent on moves so far; `settle` brings them up to date."""
+        return sum(self.served_s)
 
     def submit(self, size: float, priority: int, done: Callable[[Move], None], info: Any = None) -> Move:
         """Queue a move of `size` bytes; `done(move)` is called at its end."""
@@ -91,9 +100,11 @@ class Direction:
         """Raise the priority of a move that has not ended."""
         if priority >= move.priority:
             return
-        move.priority = priority
         if move is self.current:
+            self.settle()
+            move.priority = priority
             return
+        move.priority = priority
         heapify(self.queue)
         if self.current is not None and priority < self.current.priority:
             self.queue.remove(move)
@@ -119,10 +130,12 @@ class Direction:
         now = self.env.now
         if move is not None:
             elapsed = now - self._since_s
-            self.busy_s += elapsed
+            self.served_s[move.priority] += elapsed
             waited = min(elapsed, move.latency_left_s)
             move.latency_left_s -= waited
-            move.bytes_left = max(0.0, move.bytes_left - (elapsed - waited) * self.rate_Bps)
+            left = max(0.0, move.bytes_left - (elapsed - waited) * self.rate_Bps)
+            self.moved_bytes += move.bytes_left - left
+            move.bytes_left = left
         self._since_s = now
 
     def set_rate(self, rate_Bps: float) -> None:
@@ -168,6 +181,7 @@ class Direction:
             return
         move = self.current
         self.settle()
+        self.moved_bytes += move.bytes_left  # what rounding has left
         move.bytes_left = 0.0
         self._next()
         move.done(move)
@@ -223,11 +237,22 @@ class Link:
         self.bus = bus
         if bus is not None:
             bus.links.append(self)
+        #: Called when the link starts to copy after a rest, and when it rests again.
+        self.watch: Callable[[], None] | None = None
+        self._was_busy = False
 
     @property
     def busy(self) -> bool:
         """Whether a copy is under way in either direction."""
         return self.out.current is not None or self.into.current is not None
+
+    def ledger(self, now_s: float) -> list[float]:
+        """Return the seconds so far by use, in the order of `records.LINK_USES`: of the way out, then of the way in."""
+        rows: list[float] = []
+        for way in (self.out, self.into):
+            way.settle()
+            rows += (*way.served_s, now_s - way.busy_s)
+        return rows
 
     def rates_changed(self) -> None:
         """A direction started or stopped: share out the bandwidth anew."""
@@ -235,6 +260,9 @@ class Link:
             self.apply(1.0)
         else:
             self.bus.share()
+        if self.watch is not None and self.busy != self._was_busy:
+            self._was_busy = not self._was_busy
+            self.watch()
 
     def allowed(self) -> tuple[float, float]:
         """Return the rates of the copies under way, out and in, as far as this link alone is concerned."""

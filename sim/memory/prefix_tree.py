@@ -141,11 +141,11 @@ class PrefixTree:
                 return
             locks[upto] = 1
             if running and not node.pins:
-                end = node.end
-                first = node.first
-                if end > first and upto > first:
-                    self._wake(node, (upto if upto < end else end) - first, now_s)
-                node.run_end = node.used_end = upto
+                first, end = node.first, node.end
+                if upto > first:
+                    if end > first:
+                        self._wake(node, (upto if upto < end else end) - first, now_s)
+                    node.run_end = node.used_end = upto
             elif upto > (node.run_end if running else node.used_end):
                 self._raise(node, upto, running, now_s)
             upto = node.first

@@ -1,4 +1,4 @@
-"""Tiers below HBM: contexts of paused trajectories, least recently used first to go.
+"""Tiers below HBM: contexts of paused trajectories, and which of them go first.
 
 A tier belongs to a node and is shared by its replicas. It holds, per stream, one run of whole blocks
 ``[first, end)``; a copy under way pins its entry, and blocks can be found only when their copy has ended.
@@ -7,15 +7,19 @@ A tier belongs to a node and is shared by its replicas. It holds, per stream, on
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+from sim.policies.eviction import Arc, EntryView, Eviction
 from workloads.trajectory import Stream
 
 
 class Entry:
-    """Blocks ``[first, end)`` of a stream in this tier, of which those below `ready` can be read."""
+    """Blocks ``[first, end)`` of a stream in this tier, of which those below `ready` can be read.
 
-    __slots__ = ("end", "first", "pins", "ready", "stream")
+    `owner` is the trajectory that wrote it last, `shared` whether several streams grew out of it then.
+    """
+
+    __slots__ = ("end", "first", "last_use_s", "owner", "pins", "ready", "shared", "since_s", "stream", "uses")
 
     def __init__(self, stream: Stream, first: int) -> None:
         self.stream = stream
@@ -23,10 +27,33 @@ class Entry:
         self.end = first
         self.ready = first
         self.pins = 0
+        self.owner = -1
+        self.shared = False
+        #: How often it was read, and when it was last read or written.
+        self.uses = 0
+        self.last_use_s = 0.0
+        #: Sum over readable blocks of the time since which they lie here unread.
+        self.since_s = 0.0
 
 
 class Tier:
     """A capacity in bytes, filled with blocks of `block_bytes`.
+
+    Parameters
+    ----------
+    eviction
+        Who goes first when room is needed; None for the entry used longest ago.
+    block_tokens
+        Tokens of a block, for policies that look at positions.
+
+    Attributes
+    ----------
+    used, pinned, evicted
+        Blocks stored or being stored; those of entries that a copy pins; those evicted so far.
+    byte_s, reused_byte_s
+        Byte-seconds stored so far, and those of blocks that were then read.
+    least_blocks
+        A prompt that finds fewer blocks than this below HBM computes them instead (see `cover`).
 
     Raises
     ------
@@ -34,27 +61,40 @@ class Tier:
         If the capacity is negative or a block has no size.
     """
 
-    __slots__ = ("_since_s", "block_bytes", "byte_s", "capacity_blocks", "entries", "evicted", "pinned", "used")
+    __slots__ = ("_lists", "_policy", "_ready", "_since_s", "_since_sum_s", "_wasted_block_s", "block_bytes",
+                 "block_tokens", "byte_s", "capacity_blocks", "entries", "evicted", "least_blocks", "pinned",
+                 "reused_byte_s", "used")
 
-    def __init__(self, capacity_bytes: float, block_bytes: int) -> None:
+    def __init__(self, capacity_bytes: float, block_bytes: int, eviction: Eviction | None = None,
+                 block_tokens: int = 1) -> None:
         if capacity_bytes < 0 or block_bytes < 1:
             raise ValueError(f"a tier needs a capacity >= 0 and a block size >= 1 byte (got {capacity_bytes}, "
                              f"{block_bytes})")
         self.block_bytes = block_bytes
+        self.block_tokens = block_tokens
         self.capacity_blocks = int(capacity_bytes // block_bytes)
         self.used = 0
-        #: Blocks of entries that a copy pins.
         self.pinned = 0
         self.evicted = 0
+        self.least_blocks = 0
+        #: In order of their last use.
         self.entries: OrderedDict[Stream, Entry] = OrderedDict()
         self.byte_s = 0.0
+        self.reused_byte_s = 0.0
+        self._wasted_block_s = 0.0
         self._since_s = 0.0
+        #: Readable blocks, and the sum of the times since which they lie here unread.
+        self._ready = 0
+        self._since_sum_s = 0.0
+        self._policy = None if eviction is None or eviction.policy == "lru" else eviction
+        self._lists = eviction.start(self.capacity_blocks) if isinstance(eviction, Arc) else None
 
     def room_blocks(self) -> int:
         """Return the blocks that could be stored now: free ones and those of entries that no copy pins."""
         return self.capacity_blocks - self.pinned
 
-    def reserve(self, stream: Stream, first: int, end: int, now_s: float) -> Entry | None:
+    def reserve(self, stream: Stream, first: int, end: int, now_s: float, *, owner: int = -1,
+                shared: bool = False) -> Entry | None:
         """Make room for blocks ``[first, end)`` of `stream` and pin its entry; None if there is none.
 
         Blocks the tier already holds are not stored twice: the copy is of ``[entry.ready, end)``. An entry that does
@@ -81,24 +121,37 @@ class Tier:
             self.used += need
             self.pinned += need
             entry.end = end
+            if self._lists is not None and self._lists.recall(stream, need):
+                entry.uses = max(entry.uses, 1)
+        entry.owner, entry.shared = owner, shared
+        entry.last_use_s = now_s
         self.entries.move_to_end(stream)
         return entry
 
-    def hold(self, stream: Stream) -> Entry | None:
+    def hold(self, stream: Stream, now_s: float) -> Entry | None:
         """Pin the stream's entry while it is read; None if there is none. Undo with `release`."""
         entry = self.entries.get(stream)
         if entry is not None:
             self._pin(entry)
             self.entries.move_to_end(stream)
+            entry.uses += 1
+            entry.last_use_s = now_s
+            blocks = entry.ready - entry.first
+            self.reused_byte_s += self.block_bytes * (blocks * now_s - entry.since_s)
+            self._set_since(entry, blocks * now_s)
         return entry
 
+    def pin(self, entry: Entry) -> None:
+        """Keep an entry while it is copied on to another tier, which is no use of it. Undo with `release`."""
+        self._pin(entry)
+
     def release(self, entry: Entry, now_s: float) -> None:
-        """Undo `hold`."""
+        """Undo `hold` or `pin`."""
         self._unpin(entry, now_s)
 
     def copied(self, entry: Entry, end: int, now_s: float) -> None:
         """The copy of blocks up to `end` has ended: they can be read."""
-        entry.ready = max(entry.ready, end)
+        self._more_ready(entry, end, now_s)
         self._unpin(entry, now_s)
 
     def cancel(self, entry: Entry, now_s: float) -> None:
@@ -111,13 +164,46 @@ class Tier:
         if entry is not None and not entry.pins:
             self._shrink(entry, entry.first, now_s)
 
-    def oldest(self) -> Entry | None:
-        """Return the entry used longest ago that no copy pins, or None."""
-        return next((entry for entry in self.entries.values() if not entry.pins), None)
+    def victims(self) -> Iterator[Entry]:
+        """Yield the entries that no copy pins, the first to go first."""
+        free = [entry for entry in self.entries.values() if not entry.pins]
+        if self._policy is None:
+            return iter(free)
+        if self._lists is None:
+            rank = self._policy.rank  # type: ignore[union-attr]
+            return iter(sorted(free, key=lambda entry: rank(self._view(entry))))
+        return self._adaptive(free)
 
     def settle(self, now_s: float) -> None:
         """Bring the byte-seconds up to date."""
         self._book(now_s)
+
+    def ledger(self, now_s: float) -> tuple[float, float, float, float]:
+        """Return the byte-seconds so far by use, which sum to capacity x time.
+
+        In the order of `records.TIER_USES`: being written, read later, not read (yet), free.
+        """
+        self._book(now_s)
+        unread = self.block_bytes * (self._wasted_block_s + self._ready * now_s - self._since_sum_s)
+        writing = self.byte_s - self.reused_byte_s - unread
+        return writing, self.reused_byte_s, unread, self.capacity_blocks * self.block_bytes * now_s - self.byte_s
+
+    def _view(self, entry: Entry) -> EntryView:
+        size = self.block_tokens
+        return EntryView(entry.last_use_s, entry.uses, entry.first * size, entry.end * size, entry.shared)
+
+    def _adaptive(self, free: list[Entry]) -> Iterator[Entry]:
+        """Yield entries read never and entries read before, each in order of last use, by the adaptive split."""
+        assert self._lists is not None
+        once, again = ([entry for entry in reversed(free) if (entry.uses > 0) is used] for used in (False, True))
+        sizes = [sum(entry.end - entry.first for entry in part) for part in (once, again)]
+        while once or again:
+            part = 0 if self._lists.takes_from_once(*sizes) else 1
+            if not (once, again)[part]:
+                part = 1 - part
+            entry = (once, again)[part].pop()
+            sizes[part] -= entry.end - entry.first
+            yield entry
 
     def _pin(self, entry: Entry) -> None:
         if entry.pins == 0:
@@ -139,23 +225,41 @@ class Tier:
         if short > self.used - self.pinned:
             return False
         victims: list[tuple[Entry, int]] = []
-        for entry in self.entries.values():
-            if not entry.pins:
-                step = min(entry.end - entry.first, short)
-                victims.append((entry, step))
-                short -= step
-                if not short:
-                    break
+        for entry in self.victims():
+            step = min(entry.end - entry.first, short)
+            victims.append((entry, step))
+            short -= step
+            if not short:
+                break
         for entry, step in victims:
             self.evicted += step
+            if self._lists is not None:
+                self._lists.evicted(entry.stream, step, used_again=entry.uses > 0)
             self._shrink(entry, entry.end - step, now_s)
         return True
+
+    def _more_ready(self, entry: Entry, end: int, now_s: float) -> None:
+        more = end - entry.ready
+        if more > 0:
+            entry.ready = end
+            self._ready += more
+            self._set_since(entry, entry.since_s + more * now_s)
+
+    def _set_since(self, entry: Entry, since_s: float) -> None:
+        self._since_sum_s += since_s - entry.since_s
+        entry.since_s = since_s
 
     def _shrink(self, entry: Entry, end: int, now_s: float) -> None:
         self._book(now_s)
         self.used -= entry.end - end
         entry.end = end
-        entry.ready = min(entry.ready, end)
+        lost = entry.ready - end
+        if lost > 0:
+            age_s = entry.since_s / (entry.ready - entry.first)
+            self._wasted_block_s += lost * (now_s - age_s)
+            self._ready -= lost
+            entry.ready = end
+            self._set_since(entry, entry.since_s - lost * age_s)
         if entry.end == entry.first and not entry.pins:
             del self.entries[entry.stream]
 
@@ -168,7 +272,8 @@ def cover(tiers: Sequence[Tier], stream: Stream, tokens: int, have_tokens: int, 
     """Return how many blocks of a prompt each tier can add to the `have_tokens` tokens that HBM holds.
 
     The prompt is the first `tokens` tokens of `stream`. Entries of the stream and of its ancestors, in whichever tier,
-    are joined as long as they leave no gap; where two tiers hold a block, the first of them gives it.
+    are joined as long as they leave no gap; where two tiers hold a block, the first of them gives it. Fewer blocks in
+    all than a tier that gives some asks for are none.
     """
     pieces: list[tuple[Stream, int]] = []
     at: Stream | None = stream
@@ -188,5 +293,20 @@ def cover(tiers: Sequence[Tier], stream: Stream, tokens: int, have_tokens: int, 
                     covered = reach
                     break
             else:
-                return found
-    return found
+                return _worth_it(tiers, found)
+    return _worth_it(tiers, found)
+
+
+def found_tokens(found: Sequence[int], have_tokens: int, block_tokens: int) -> tuple[int, ...]:
+    """Return the tokens that each tier adds to `have_tokens`, given the blocks it can add (see `cover`).
+
+    Where HBM holds a part of the first block, that part is not found twice.
+    """
+    tokens = [blocks * block_tokens for blocks in found]
+    tokens[next(index for index, blocks in enumerate(found) if blocks)] -= have_tokens % block_tokens
+    return tuple(tokens)
+
+
+def _worth_it(tiers: Sequence[Tier], found: list[int]) -> list[int]:
+    least = max((tier.least_blocks for tier, blocks in zip(tiers, found, strict=True) if blocks), default=0)
+    return found if sum(found) >= least else [0] * len(found)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sim.metrics.collect import Columns
-from sim.records import GPU_USES, POOL_USES, TURN_CAUSES
+from sim.records import GPU_USES, LINK_USES, POOL_USES, TIER_USES, TIERS, TURN_CAUSES
 
 GB = 1e9
 
@@ -56,6 +56,17 @@ class Timeline:
         """Return replica-seconds by use; they sum to measured span x replicas."""
         return {use: self.gained(f"gpu_{use}_cum_s") for use in GPU_USES}
 
+    def tier_ledger(self, tier: str) -> dict[str, float]:
+        """Return a tier's byte-seconds by use; they sum to its capacity x measured span, over all nodes."""
+        return {use: self.gained(f"{tier}_{use}_byte_s") for use in TIER_USES}
+
+    def link_ledger(self, link: str) -> dict[str, float]:
+        """Return the seconds of one way of a link (`host_out`, `nvme_in`, ...) by use.
+
+        They sum to the measured span x the links of that kind: one a replica to the host, one a node to a tier below.
+        """
+        return {use: self.gained(f"{link}_{use}_cum_s") for use in LINK_USES}
+
     def windows(self, column: str, edges: NDArray[Any], *, shared: bool = False) -> NDArray[Any]:
         """Return the time average of an instantaneous column in each window between `edges`.
 
@@ -73,10 +84,18 @@ class Timeline:
         return total
 
 
+def below(timeline: Timeline, tiers: Sequence[str]) -> dict[str, dict[str, dict[str, float]]]:
+    """Return the ledgers of the tiers that there are and of the links on the way to them."""
+    links = ["host", *(tier for tier in tiers if tier != "dram")] if tiers else []
+    return {"tier_byte_s": {tier: timeline.tier_ledger(tier) for tier in tiers},
+            "link_s": {f"{link}_{way}": timeline.link_ledger(f"{link}_{way}") for link in links
+                       for way in ("out", "in")}}
+
+
 def held(columns: Columns, warmup_s: float) -> dict[str, Any]:
     """Return GB-seconds that pauses begun after the warm-up held: in total, by tier and by tool."""
     chosen = columns("pauses", "start_s") >= warmup_s
-    by_tier = {tier: columns("pauses", f"hold_{tier}_byte_s")[chosen] / GB for tier in ("hbm", "dram", "nvme")}
+    by_tier = {tier: columns("pauses", f"hold_{tier}_byte_s")[chosen] / GB for tier in ("hbm", *TIERS)}
     whole = np.sum(list(by_tier.values()), axis=0)
     tools, number = np.unique(columns("pauses", "tool")[chosen].astype(str), return_inverse=True)
 

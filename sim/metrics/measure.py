@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from sim.errors import InputError
 from sim.metrics import checks, ledgers, percentiles, slo, warmup
 from sim.metrics.collect import Columns
-from sim.records import RunTotals
+from sim.records import TIERS, RunTotals
 
 Array = NDArray[Any]
 
 #: Prompt tokens found, by the tier they were found in.
-HIT_COLUMNS = ("hit_hbm_tokens", "hit_dram_tokens", "hit_nvme_tokens")
+HIT_COLUMNS = ("hit_hbm_tokens", *(f"hit_{tier}_tokens" for tier in TIERS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +68,8 @@ class Part:
     trajectory_s: Array
     trajectory_end_s: Array
     ledger: dict[str, dict[str, float]]
+    #: The same of tiers below HBM and of links, by name.
+    below: dict[str, dict[str, dict[str, float]]]
     hold: dict[str, Any]
     itl: percentiles.Histogram
     step: percentiles.Histogram
@@ -102,10 +104,11 @@ def measure(columns: Columns, totals: RunTotals, facts: Facts) -> Part:
     ends, lives = _trajectories(columns, begin)
     ledger = {"turn_s": ledgers.turn_ledger(columns, chosen), "pool_byte_s": timeline.pool_ledger(),
               "gpu_s": timeline.gpu_ledger()}
+    below = ledgers.below(timeline, [tier for tier in TIERS if tier in facts.tiers])
     return Part(
         totals=totals, warmup_s=begin, settled=settled, span_s=totals.end_s - begin, turns=int(finished.sum()),
         trajectories=_count(columns), turn=turn, done=_done(columns, finished, begin),
-        trajectory_s=lives, trajectory_end_s=ends, ledger=ledger, hold=ledgers.held(columns, begin),
+        trajectory_s=lives, trajectory_end_s=ends, ledger=ledger, below=below, hold=ledgers.held(columns, begin),
         itl=percentiles.after(totals.itl_windows, begin), step=percentiles.after(totals.step_windows, begin),
         concurrency=checks.in_system(columns, "trajectories", "start_s", ("unfinished",), begin, totals.end_s)
         / max(totals.end_s - begin, 1e-300),

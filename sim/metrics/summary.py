@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 
 from sim.metrics import binds, cost, intervals, ledgers, percentiles, slo
 from sim.metrics.measure import HIT_COLUMNS, Facts, Part
+from sim.records import TIERS
 
 #: Counts every summary has, zero or not; the engine may add others.
 COUNTS = ("evictions", "forced_evictions", "preemptions", "rejections", "deadlocks_broken", "cow_copies")
-#: Tiers below HBM that a hit rate is given for.
-TIERS = ("dram", "nvme", "remote")
 #: Labels named as the ones that cost most recomputed tokens.
 BREAKERS = 10
 
@@ -60,7 +59,7 @@ def summarise(parts: Sequence[Part], facts: Facts, wall_s: float) -> dict[str, A
         "goodput": None,
         "hit_rate": _hit_rate(parts, facts),
         "counts": counts,
-        "ledger": ledger,
+        "ledger": {**ledger, **ledgers.add(part.below for part in parts)},
         "hold_GB_s": ledgers.add(part.hold for part in parts),
         "concurrency": {"mean": _over(sum(part.concurrency * part.span_s for part in parts), span),
                         "max": max(part.totals.alive_max for part in parts)},

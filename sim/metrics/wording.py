@@ -6,6 +6,8 @@ import html as escaping
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from sim.records import TIER_LABELS
+
 Summary = Mapping[str, Any]
 
 #: What the entries of the ledgers are called in a table.
@@ -89,8 +91,8 @@ def facts(summary: Summary) -> list[tuple[str, str]]:
     """Return what a summary says besides latencies: label and text, in reading order."""
     rate, hits, alive = summary["throughput"], summary["hit_rate"], summary["concurrency"]
     trajectories, checks, binds = summary["trajectories"], summary["checks"], summary["binds"]
-    tiers = [f"{name.upper() if name != 'nvme' else 'NVMe'} {percent(hits[name])}"
-             for name in ("hbm", "dram", "nvme", "remote") if hits.get(name) is not None]
+    tiers = [f"{called} {percent(hits[name])}" for name, called in (("hbm", "HBM"), *TIER_LABELS.items())
+             if hits.get(name) is not None]
     rows = [
         ("trajectories alive", f"mean {number(alive['mean'])}, most {number(alive['max'])}"),
         ("trajectories", f"{number(trajectories['started'])} started, {number(trajectories['finished'])} finished, "
@@ -103,9 +105,12 @@ def facts(summary: Summary) -> list[tuple[str, str]]:
         ("turn time", shares(summary["ledger"]["turn_s"])),
         ("pool use", shares(summary["ledger"]["pool_byte_s"])),
         ("GPU use", shares(summary["ledger"]["gpu_s"])),
+        *_below(summary["ledger"]),
         ("counts", ", ".join(f"{number(count)} {name.replace('_', ' ')}"
                              for name, count in summary["counts"].items() if count) or "none"),
     ]
+    if summary.get("band"):
+        rows.append(("step times", _band(summary)))
     if summary["breakers"]:
         rows.append(("recomputed most", ", ".join(f"{row['span']} ({number(row['recomputed_tokens'])} tokens)"
                                                   for row in summary["breakers"][:3])))
@@ -117,6 +122,33 @@ def facts(summary: Summary) -> list[tuple[str, str]]:
         ("checks", _checks(checks)),
     ]
     return rows
+
+
+def _band(summary: Summary) -> str:
+    """Return how far measured step times may put TTFT and TPOT off, around the medians."""
+    said = []
+    for name, place, called in (("ttft", ("ttft_s", "all"), "TTFT"), ("tpot", ("tpot_s",), "per output token")):
+        error = summary["band"].get(name)
+        if error is None:
+            continue
+        stats: Any = summary
+        for key in place:
+            stats = stats[key]
+        middle = stats["p50"]
+        around = "" if middle is None else (f" (p50 {seconds(middle)}: {seconds(middle * (1 - error))} to "
+                                            f"{seconds(middle * (1 + error))})")
+        said.append(f"{called} +-{percent(error)}{around}")
+    return f"measured; median error on servers that were not fitted: {', '.join(said)}"
+
+
+def _below(books: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return how the tiers below HBM and the links to them were used, if there are any."""
+    tiers = [f"{TIER_LABELS[tier]} {percent(1 - uses['free'] / sum(uses.values()))} full"
+             for tier, uses in books["tier_byte_s"].items() if sum(uses.values()) > 0]
+    links = [f"{link.replace('_', ' ')} {percent(1 - uses['idle'] / sum(uses.values()))}"
+             for link, uses in books["link_s"].items() if sum(uses.values()) > uses["idle"] * (1 + 1e-9)]
+    rows = [("tiers", ", ".join(tiers))] if tiers else []
+    return [*rows, ("links busy", ", ".join(links))] if links else rows
 
 
 def _hourly(rate: float | None) -> float | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,8 +11,10 @@ from hardware_profiles import GpuProfile, ModelProfile, NodeProfile
 from hardware_profiles import model as model_named
 from hardware_profiles import node as node_named
 from hardware_profiles.dtypes import DTYPE_BYTES
+from hardware_profiles.nodes import Method, Rates
 from sim.analytic import sizing
 from sim.errors import InputError
+from sim.scenario.tier_places import TierPlace, places
 from sim.units import GiB
 
 if TYPE_CHECKING:
@@ -55,10 +58,14 @@ class Deployment:
         memory's own bandwidth; `both` caps the sum of the two ways.
     host_link_latency_s
         Fixed cost of a transfer.
-    dram_bytes, dram_Bps
-        Host memory of a node given to the DRAM tier (0 without the tier), and the bandwidth of host memory.
-    nvme_bytes, nvme_read_Bps, nvme_write_Bps
-        Local storage of a node given to the NVMe tier (0 without the tier), and its bandwidth.
+    piece_bytes
+        Contiguous bytes of a copy on one GPU; the host link's rates are those of such pieces.
+    step_slowdown
+        Share by which steps take longer while a copy runs.
+    dram_Bps
+        Bandwidth of host memory.
+    tiers
+        The tiers that the scenario has: what a node gives them, and the rates of their own links.
     price_usd_per_gpu_hour
         Price of a GPU for an hour.
     """
@@ -101,12 +108,16 @@ class Deployment:
     host_link_Bps_in: float
     host_link_Bps_both: float
     host_link_latency_s: float
-    dram_bytes: int
+    piece_bytes: float
+    step_slowdown: float
     dram_Bps: float
-    nvme_bytes: int
-    nvme_read_Bps: float
-    nvme_write_Bps: float
+    tiers: Mapping[str, TierPlace]
     price_usd_per_gpu_hour: float
+
+    @property
+    def dram_bytes(self) -> int:
+        """Host memory of a node given to the DRAM tier; 0 without the tier."""
+        return int(self.tiers["dram"].capacity_bytes) if "dram" in self.tiers else 0
 
     def step_weight_bytes(self, tokens: float) -> float:
         """Return the weight bytes a step of `tokens` tokens reads (of the experts, those expected to be touched)."""
@@ -154,9 +165,8 @@ def deploy(scenario: Scenario) -> Deployment:
     token_bytes = model.kv_bytes_per_token(scenario.kv_dtype) * copies
     block = max(1, math.ceil(sizing.block_bytes(scenario.engine.block_size, token_bytes)))
     fullest_stage = pp * math.ceil(model.n_layers / pp) / model.n_layers
-    link = node.host_link
+    piece, rates = _copies(scenario, model, node, block / group)
     cap = node.host_dram_Bps or math.inf
-    both = group * link.both_Bps if link.both_Bps else group * (link.out_Bps + link.in_Bps)
     return Deployment(
         model=model, node=node, gpu=node.gpu, weights_dtype=scenario.weights_dtype, kv_dtype=scenario.kv_dtype,
         nodes=scenario.nodes, replicas=per_node * scenario.nodes, replicas_per_node=per_node,
@@ -171,11 +181,11 @@ def deploy(scenario: Scenario) -> Deployment:
         window=model.sliding.window if model.sliding else 0,
         n_kv_heads=model.n_kv_heads, d_model=model.d_model, d_attn=model.d_attn,
         peak_flops=node.gpu.flops(scenario.weights_dtype) * group, hbm_Bps=node.gpu.hbm_Bps * group,
-        nvlink_Bps=node.gpu.nvlink_Bps or min(link.out_Bps, link.in_Bps),
-        host_link_Bps_out=min(group * link.out_Bps, cap), host_link_Bps_in=min(group * link.in_Bps, cap),
-        host_link_Bps_both=min(both, cap), host_link_latency_s=link.latency_s,
-        dram_bytes=_dram_bytes(scenario, node), dram_Bps=node.host_dram_Bps,
-        nvme_bytes=_nvme_bytes(scenario, node), nvme_read_Bps=node.nvme_read_Bps, nvme_write_Bps=node.nvme_write_Bps,
+        nvlink_Bps=node.gpu.nvlink_Bps or min(node.host_link.out_Bps, node.host_link.in_Bps),
+        host_link_Bps_out=min(group * rates.out_Bps, cap), host_link_Bps_in=min(group * rates.in_Bps, cap),
+        host_link_Bps_both=min(group * rates.both_Bps, cap), host_link_latency_s=node.host_link.latency_s,
+        piece_bytes=piece, step_slowdown=node.host_link.slowdown(_method(scenario)), dram_Bps=node.host_dram_Bps,
+        tiers=places(scenario, node, pool * per_node),
         price_usd_per_gpu_hour=node.price_usd_per_gpu_hour,
     )
 
@@ -241,21 +251,20 @@ def _pool_blocks(scenario: Scenario, model: ModelProfile, pool: int, block: floa
     return blocks
 
 
-def _dram_bytes(scenario: Scenario, node: NodeProfile) -> int:
-    tier = scenario.tiers.dram
-    if tier is None:
-        return 0
-    if node.host_dram_bytes and tier.capacity > node.host_dram_bytes:
-        raise InputError(f"{node.name} has {node.host_dram_bytes / GiB:.0f} GiB of host memory",
-                         field="tiers.dram.capacity", got=f"{tier.capacity / GiB:.0f} GiB")
-    return int(tier.capacity)
+def _method(scenario: Scenario) -> Method:
+    return "pieces" if scenario.tiers.dram is None else scenario.tiers.dram.method
 
 
-def _nvme_bytes(scenario: Scenario, node: NodeProfile) -> int:
-    tier = scenario.tiers.nvme
-    if tier is None:
-        return 0
-    if tier.capacity > node.nvme_bytes:
-        raise InputError(f"{node.name} has {node.nvme_bytes / 1e12:.2f} TB of local storage",
-                         field="tiers.nvme.capacity", got=f"{tier.capacity / 1e12:.2f} TB")
-    return int(tier.capacity)
+def _copies(scenario: Scenario, model: ModelProfile, node: NodeProfile, block: float) -> tuple[float, Rates]:
+    """Return the contiguous bytes of a copy on one GPU, of a block's bytes there, and the rates of its link for them.
+
+    With the layout `per_layer` a layer's keys and values are two pieces, and a latent is one.
+    """
+    piece, dram = block, scenario.tiers.dram
+    if dram is not None and dram.layout == "per_layer":
+        layers = max(1.0, model.full_layers / scenario.parallelism.pp)
+        piece /= layers if model.mla else 2.0 * layers
+    try:
+        return piece, node.host_link.achieved(piece, _method(scenario), node.gpu.hbm_Bps)
+    except InputError as error:
+        raise error.at(field="tiers.dram.method") from None

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sim.analytic import break_even, roofline, sizing
+from sim.records import TIER_LABELS
 from sim.scenario.deployment import Deployment, deploy
 from sim.timing import MeasuredCost, StepCost, build
 
@@ -14,6 +16,9 @@ if TYPE_CHECKING:
 
 #: Contexts that are looked at, in tokens, as far as the model takes them.
 CONTEXTS = (8_192, 32_768, 131_072)
+
+#: Bytes of the smallest piece for which a link's rate was measured.
+SMALLEST_PIECE = 4096
 
 #: Share of a context that all trajectories have in common where sharing is looked at.
 SHARED = 0.75
@@ -210,11 +215,20 @@ def _tiers(place: Deployment) -> dict[str, tuple[float, float]]:
     """Return the rates out and in of every tier the hardware has, for one replica alone; the slower hop counts."""
     out_Bps, in_Bps = place.host_link_Bps_out, place.host_link_Bps_in
     tiers = {"DRAM": (out_Bps, in_Bps)}
-    if place.nvme_read_Bps and place.nvme_write_Bps:
-        tiers["NVMe"] = (min(out_Bps, place.nvme_write_Bps), min(in_Bps, place.nvme_read_Bps))
-    if place.node.nic_Bps:
-        tiers["remote"] = (min(out_Bps, place.node.nic_Bps), min(in_Bps, place.node.nic_Bps))
+    for name, own in _own_links(place).items():
+        tiers[name] = (min(out_Bps, own[0]), min(in_Bps, own[1]))
     return tiers
+
+
+def _own_links(place: Deployment) -> dict[str, tuple[float, float]]:
+    """Return the rates of the links below host memory: those of the scenario's tiers, or else the node's own."""
+    node = place.node
+    found = {TIER_LABELS[name]: (at.out_Bps, at.in_Bps) for name, at in place.tiers.items() if at.out_Bps}
+    if node.nvme_read_Bps and node.nvme_write_Bps:
+        found.setdefault(TIER_LABELS["nvme"], (node.nvme_write_Bps, node.nvme_read_Bps))
+    if node.nic_Bps:
+        found.setdefault(TIER_LABELS["remote"], (node.nic_Bps, node.nic_Bps))
+    return found
 
 
 def _limits(scenario: Scenario, place: Deployment, cost: StepCost, contexts: list[int]) -> dict[int, dict[str, int]]:
@@ -259,6 +273,17 @@ def _measured(cost: MeasuredCost) -> list[str]:
             *(f"Not measured: {text}." for text in cost.substitutions)]
 
 
+def _copies(scenario: Scenario, place: Deployment) -> str:
+    """Return how large the pieces of a copy are and what they make of the host link."""
+    link = place.node.host_link
+    share = place.host_link_Bps_out / min(place.gpus_per_replica * link.out_Bps, place.dram_Bps or math.inf)
+    dram = scenario.tiers.dram
+    if dram is not None and dram.method == "staged":
+        return f"Blocks are gathered in HBM and copied together, at {share:.0%} of the host link's rate."
+    text = f"Copies go in pieces of {place.piece_bytes:,.0f} bytes a GPU, at {share:.0%} of the host link's rate"
+    return f"{text}{'; no link was measured with pieces so small' if place.piece_bytes < SMALLEST_PIECE else ''}."
+
+
 def _assumptions(scenario: Scenario, place: Deployment, cost: StepCost) -> list[str]:
     timing = scenario.timing.roofline
     how = ("the larger of all compute and all memory traffic" if timing.mode == "max" else
@@ -267,6 +292,8 @@ def _assumptions(scenario: Scenario, place: Deployment, cost: StepCost) -> list[
     said = [*(_measured(cost) if isinstance(cost, MeasuredCost) else times),
             f"Where sharing is looked at, {SHARED:.0%} of each context is common to all trajectories.",
             "Link and storage rates are of one replica moving alone."]
+    if place.tiers:
+        said.append(_copies(scenario, place))
     if place.model.mla and place.tp > 1:
         said.append(f"The latent of a token is held by each of the {place.tp} GPUs of a tensor-parallel group.")
     elif place.kv_copies > 1:

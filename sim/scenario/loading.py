@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 from sim.errors import InputError
 from sim.scenario import preset, shorthand, strict_yaml
 from sim.scenario.catalogue import suggest
+from sim.scenario.files import anchored
 from sim.scenario.model import Scenario
 from sim.scenario.overrides import apply
 from sim.scenario.problems import Places, ScenarioError, explain
@@ -25,8 +26,8 @@ def load(source: str | Path | Mapping[str, Any], overrides: Sequence[str] = ()) 
     source
         A path; or YAML text (a string with a line break or ``: `` that names no file); or a mapping.
     overrides
-        ``a.b.c=value`` each, the value in YAML, laid over the scenario in order. A relative trace path in a file
-        counts from the file's folder, in an override from the working directory.
+        ``a.b.c=value`` each, the value in YAML, laid over the scenario in order. A relative path in a file counts
+        from the file's folder, in an override from the working directory.
 
     Raises
     ------
@@ -37,9 +38,9 @@ def load(source: str | Path | Mapping[str, Any], overrides: Sequence[str] = ()) 
     try:
         if not isinstance(data, Mapping):
             raise InputError("expected a mapping of fields" if data is not None else "is empty")
-        tree = _anchored(shorthand.expand(data), base)
+        tree = anchored(shorthand.expand(data), base)
         for text in overrides:
-            tree = _anchored(apply(tree, text, places), Path.cwd())
+            tree = anchored(apply(tree, text, places), Path.cwd())
         tree = shorthand.complete(preset.under(tree))
     except InputError as error:
         raise error.at(file=places.file) from None
@@ -90,17 +91,6 @@ def _text(path: Path) -> str:
         if isinstance(error, InputError):
             raise
         raise InputError(f"cannot be read: {getattr(error, 'strerror', None) or error}") from None
-
-
-def _anchored(tree: Any, base: Path) -> Any:
-    """Make a relative trace path absolute, so that a resolved scenario runs from anywhere."""
-    workload = tree.get("workload")
-    agents = workload.get("agents") if isinstance(workload, Mapping) else None
-    trace = agents.get("trace") if isinstance(agents, Mapping) else None
-    if not isinstance(trace, str | Path) or not str(trace) or Path(trace).is_absolute():
-        return tree
-    anchored = str((base / Path(trace).expanduser()).resolve())
-    return {**tree, "workload": {**workload, "agents": {**agents, "trace": anchored}}}  # type: ignore[dict-item]
 
 
 def _not_plain(value: Any, path: tuple[Any, ...], places: Places) -> list[InputError]:

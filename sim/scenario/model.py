@@ -19,6 +19,7 @@ from sim.policies.schedule import Chunked, Schedule
 from sim.scenario import shorthand
 from sim.scenario.catalogue import Hardware, Model, known_agents
 from sim.scenario.sweep_axes import check_sweep
+from sim.scenario.tiers import Tiers
 from sim.timing.measured_profile import measured_name
 from sim.units import FRACTION, SECONDS, Bytes, Fraction, GiB, Seconds, parse
 from workloads.config import WorkloadConfig
@@ -126,7 +127,7 @@ class PrefixCache(_Config):
 class Engine(_Config):
     """The serving engine that is imitated: memory, batching, cache."""
 
-    preset: Literal["vllm", "sglang", "trtllm"] | None = None
+    preset: Literal["vllm", "sglang", "trtllm", "lmcache", "hicache"] | None = None
     """Engine whose defaults are taken for everything that the scenario leaves out."""
     block_size: int = Field(16, ge=1, le=65536)
     """Tokens a block of the KV pool holds."""
@@ -148,55 +149,6 @@ class Engine(_Config):
     """What a step is made of, and in which order turns wait."""
     prefix_cache: Annotated[PrefixCache, BeforeValidator(shorthand.switch)] = PrefixCache()
     """Reuse of prompt prefixes."""
-
-
-class DramTier(_Config):
-    """Pinned host memory, shared by the replicas of a node."""
-
-    capacity: Bytes = Field(ge=0)
-    """Bytes it holds, per node."""
-    evict_to: Literal["nowhere", "nvme"] = "nowhere"
-    """Where the contexts used longest ago go when it is full."""
-    write: Literal["on_pause", "on_compute"] = "on_pause"
-    """When contexts are written to it: when the retention policy offloads them, or as soon as a turn has computed them
-    (write-through), so that HBM can drop them at once; the link then carries every block."""
-    exclusive: bool = False
-    """Whether a context that has come back is dropped here, so that no block lies in HBM and in DRAM at once."""
-    low_watermark: Fraction = 0.9
-    """Moving contexts on to NVMe stops when less than this share of the capacity is used."""
-    high_watermark: Fraction = 0.95
-    """It starts when more than this share is used."""
-
-
-class NvmeTier(_Config):
-    """Local storage of a node, below host memory."""
-
-    capacity: Bytes = Field(ge=0)
-    """Bytes it holds, per node."""
-    evict_to: Literal["nowhere"] = "nowhere"
-    """Where the contexts used longest ago go when it is full."""
-    direct: bool = False
-    """Copies go between storage and GPU directly (GPUDirect Storage) instead of through host memory in pieces."""
-
-
-class Tiers(_Config):
-    """Tiers below HBM."""
-
-    dram: DramTier | None = None
-    """Pinned host memory."""
-    nvme: NvmeTier | None = None
-    """Local storage."""
-
-    @model_validator(mode="after")
-    def _targets_exist(self) -> Self:
-        dram = self.dram
-        if dram is not None and dram.evict_to == "nvme" and self.nvme is None:
-            raise InputError("evicts to local storage, so tiers.nvme must be given", field="dram.evict_to",
-                             got=dram.evict_to)
-        if dram is not None and dram.low_watermark > dram.high_watermark:
-            raise InputError(f"must not exceed high_watermark, which is {dram.high_watermark:g}",
-                             field="dram.low_watermark", got=dram.low_watermark)
-        return self
 
 
 def _warmup(value: Any) -> Any:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from sim.errors import InputError, shorten
 from sim.scenario import shorthand, strict_yaml
 from sim.scenario.problems import Places
 
+_AGENTS = ("workload", "agents")
 _PATH = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*")
 
 
@@ -33,8 +35,14 @@ def split(text: str) -> tuple[tuple[str, ...], Any]:
 
 
 def apply(tree: Any, text: str, places: Places) -> Any:
-    """Return the raw tree with one override laid over it, and note in `places` where it came from."""
+    """Return the raw tree with one override laid over it, and note in `places` where it came from.
+
+    A mapping is laid over the one there, key by key, except for agents: who writes them whole means them, and sets
+    a field of those there by its own path.
+    """
     path, value = split(text)
+    if path == _AGENTS and isinstance(tree.get("workload"), Mapping):
+        tree = {**tree, "workload": {key: item for key, item in tree["workload"].items() if key != "agents"}}
     layer = value
     for part in reversed(path):
         layer = {part: layer}

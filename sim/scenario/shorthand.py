@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path as FilePath
 from typing import Any, NamedTuple, get_args
 
 from pydantic import BaseModel
@@ -17,7 +18,9 @@ from sim.policies.prediction import Prediction
 from sim.policies.retention import Retention
 from sim.policies.routing import Routing
 from sim.policies.schedule import Schedule
+from sim.records import TIERS
 from workloads import library
+from workloads.catalogue import content, is_file
 
 Path = tuple[Any, ...]
 
@@ -61,6 +64,7 @@ PREDICTOR = Tagged("kind", Prediction, "learned")
 TAGGED: dict[Path, Tagged] = {
     ("engine", "schedule"): SCHEDULE,
     ("engine", "prefix_cache", "eviction"): EVICTION,
+    **{("tiers", name, "eviction"): EVICTION for name in TIERS},
     ("retention",): RETENTION,
     ("retention", "predictor"): PREDICTOR,
     ("routing",): ROUTING,
@@ -68,6 +72,8 @@ TAGGED: dict[Path, Tagged] = {
 
 #: Mappings that hold one alternative: another key takes the place of the one there.
 EXCLUSIVE: set[Path] = {("timing",), ("workload", "arrivals")}
+#: What tells agents that are no spec apart.
+AGENTS = ("trace", "mix")
 
 
 def timing(value: Any) -> Any:
@@ -109,7 +115,8 @@ def merge(base: Any, over: Any, path: Path = ()) -> Any:
     """Lay `over` on `base`, both raw trees without shorthands, and return the result.
 
     Mappings merge key by key. Where `over` picks another member of a union, only the fields that this member has are
-    kept from `base`. A catalogue name under a mapping stands for the profile of that name.
+    kept from `base`; nothing is kept of agents where it names a trace or a mix and there was none. A catalogue name
+    under a mapping stands for the profile of that name, the file of a spec for what it holds.
     """
     if not isinstance(over, Mapping):
         return over
@@ -136,10 +143,12 @@ def _opened(base: Any, over: Mapping[Any, Any], path: Path) -> Any:
         except InputError as error:
             raise error.at(field=path[0]) from None
         return profile.model_dump(exclude_none=True)
-    if path == ("workload", "agents") and ("trace" in over or (isinstance(base, Mapping) and "trace" in base)):
-        return base if isinstance(base, Mapping) and "trace" in base else None
-    if path == ("workload", "agents") and isinstance(base, str):
-        return library(base).model_dump(exclude_none=True)
+    if path == ("workload", "agents"):
+        named = next((kind for kind in AGENTS if kind in over), None)
+        if named is not None:  # another kind of agents takes the place of those there
+            return base if isinstance(base, Mapping) and named in base else None
+        if isinstance(base, str):
+            return content(FilePath(base)) if is_file(base) else library(base).model_dump(exclude_none=True)
     if isinstance(base, Mapping) or base is None:
         return base
     if path[:2] == ("workload", "agents") and isinstance(base, int | float | str):

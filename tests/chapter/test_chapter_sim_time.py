@@ -211,6 +211,43 @@ def test_break_even_decides_at_the_round_trip(rig, wait_s: float, action: str) -
     assert pause["action"] == action
 
 
+@pytest.mark.parametrize("direct", [True, False])
+def test_nvme_read_of_5_gb(rig, direct: bool) -> None:
+    """At 7 and 14 GB/s a drive; through host memory its last piece has to cross the host link as well."""
+    given, name = inputs("nvme_read_5GB"), "nvme_read_5GB"
+    tokens = int(float(given["bytes"]) / rig.TOKEN) // 16 * 16
+    for GBps, seconds in zip(given["GBps"], CASES[name]["expected"], strict=True):
+        drive = {"out_Bps": GBps * rig.GB, "in_Bps": GBps * rig.GB, "latency_s": 0}
+        on = rig.scenario(retention={"policy": "offload", "to": "nvme"},
+                          tiers={"nvme": {"capacity": 1e13, "direct": direct, "link": drive}})
+        run = rig.run(on, rig.paused(tokens, 30.0))
+        out, back = run.moves
+        assert (out["target"], back["source"]) == ("nvme", "nvme")
+        assert run.turns[1]["hit_nvme_tokens"] == tokens
+        reload_s = run.turns[1]["reload_s"]
+        assert reload_s == pytest.approx(seconds, rel=CASES[name]["rtol"])
+        last_s = 0.0 if direct else 8 * rig.MiB / 50e9
+        assert reload_s == pytest.approx(tokens * rig.TOKEN / (GBps * rig.GB) + last_s)
+        assert back["end_s"] - back["start_s"] == pytest.approx(reload_s)
+
+
+@pytest.mark.parametrize("wait_s", [inputs("prefetch_lead")["tool_min_s"], inputs("prefetch_lead")["tool_median_s"]])
+def test_prefetch_lead(rig, wait_s: float) -> None:
+    """A tool takes 2 s at least and 3 s in the median; with the reload begun 1.8 s into the pause nobody sees it."""
+    given = inputs("prefetch_lead")
+    on = rig.scenario(link_GBps=50.0, tiers=DRAM, retention={
+        "policy": "offload", "predictor": {"kind": "constant", "wait": given["reload_timer_s"]}, "prefetch": True})
+    run = rig.run(on, rig.paused(16_384, wait_s))
+    out, back = run.moves
+    pause = run.pauses[0]
+    assert (out["kind"], back["kind"]) == ("offload", "prefetch")
+    assert back["start_s"] - pause["start_s"] == pytest.approx(given["reload_timer_s"])
+    assert back["end_s"] - pause["start_s"] < given["tool_min_s"]
+    _, turn = run.turns
+    assert turn["reload_s"] == 0.0
+    assert turn["hit_hbm_tokens"] == 16_384
+
+
 # ------------------------------------------------------------------------------------------------------- routing
 
 

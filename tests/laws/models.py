@@ -12,23 +12,27 @@ from typing import Any, get_args
 import simpy
 
 from sim.engine.cluster import Cluster
-from sim.engine.host import Host, HostConfig
+from sim.engine.host import Host, HostConfig, TierConfig
 from sim.engine.pauses import Pauses
 from sim.engine.replica import Replica
 from sim.engine.transfers import Transfers
+from sim.engine.write_backs import Writes
 from sim.memory.allocators.paged import BlockPool
+from sim.memory.cached_trees import tree_of
 from sim.memory.kv_cache import KvCache
 from sim.memory.links import Link
-from sim.memory.prefix_tree import PrefixTree
+from sim.memory.tiers import Tier
+from sim.policies.eviction import Eviction, Lru
 from sim.policies.retention import Keep, Retention
 from sim.policies.routing import RoundRobin
 from sim.policies.schedule import Chunked, Schedule
-from sim.records import MOVE_COLUMNS, PAUSE_COLUMNS, TIMELINE_COLUMNS, TRAJECTORY_COLUMNS, TURN_COLUMNS
+from sim.records import MOVE_COLUMNS, PAUSE_COLUMNS, TIERS, TIMELINE_COLUMNS, TRAJECTORY_COLUMNS, TURN_COLUMNS
 from sim.timing.roofline import Replica as Shape
 from sim.timing.roofline import RooflineCost
 from workloads.trajectory import Stream, Trajectory, Turn
 
 RETENTIONS = get_args(get_args(Retention)[0])
+EVICTIONS = get_args(get_args(Eviction)[0])
 SCHEDULES = get_args(get_args(Schedule)[0])
 
 # ------------------------------------------------------------------------------------------------ paged memory
@@ -212,11 +216,7 @@ class BlockModel:
     def evict(self, count: int) -> int:
         freed = 0
         while freed < count:
-            dormant = self.dormant()
-            needed: set[Key] = set()
-            for at, index in self.cached:
-                needed.update(path(at, index, self.size))
-            leaves = dormant - needed
+            dormant, leaves = self.dormant(), self._leaves()
             if not leaves:
                 break
             stream, block = min(leaves, key=lambda key: (self.last_use[key[0]], not self.gone(key),
@@ -244,6 +244,12 @@ class BlockModel:
             assert all(key in self.cached for key in path(stream, block, self.size))
 
     # -- how
+
+    def _leaves(self) -> set[Key]:
+        needed: set[Key] = set()
+        for at, index in self.cached:
+            needed.update(path(at, index, self.size))
+        return self.dormant() - needed
 
     def _pins(self, limit: int, hit: int) -> int:
         blocks = hit // self.size
@@ -289,6 +295,19 @@ class BlockModel:
         for stream, reached in before.items():
             if after[stream] < reached and any(at is stream and block >= after[stream] for at, block in self.cached):
                 self.last_use[stream] = self.now_s
+
+
+class FollowingModel(BlockModel):
+    """The same under a policy of its own: it evicts what is gone elsewhere, if that may go at all."""
+
+    def evict(self, count: int) -> int:
+        freed = 0
+        while gone := [key for key in self._leaves() if self.gone(key)]:
+            for key in gone:
+                self._forget(key)
+            freed += len(gone)
+        assert freed >= count or not self._leaves(), "something else than a dormant leaf was evicted"
+        return freed
 
 
 # ------------------------------------------------------------------------------------------------ tier
@@ -609,10 +628,15 @@ class Setup:
     size: int = 16
     dram_blocks: int = 0
     nvme_blocks: int = 0
+    remote_blocks: int = 0
     spills: bool = False
+    #: Replicas on a node; nodes share what is remote.
+    per_node: int = 99
     direct: bool = False
     exclusive: bool = False
-    write_through: bool = False
+    writes: Writes = field(default_factory=Writes)
+    tier_eviction: Any = field(default_factory=Lru)
+    least_tokens: int = 0
     bus_Bps: float = 0.0
     link_Bps: float = 4e8
     latency_s: float = 1e-4
@@ -622,6 +646,7 @@ class Setup:
     on_chunk: bool = True
     whole_nodes: bool = False
     enabled: bool = True
+    eviction: Any = field(default_factory=Lru)
     state_blocks: int = 0
     headroom: int = 0
     low: int = 0
@@ -663,7 +688,8 @@ class Run:
         return {(record["trajectory"], record["turn"]): record for record in self.recorder.turns}
 
     def counts(self) -> dict[str, int]:
-        replicas, host = self.cluster.replicas, self.cluster.replicas[0].pauses.host
+        replicas = self.cluster.replicas
+        hosts = {id(r.pauses.host): r.pauses.host for r in replicas}.values()
         return {
             "preemptions": sum(r.admission.preemptions for r in replicas),
             "rejections": sum(r.admission.rejections for r in replicas),
@@ -675,11 +701,24 @@ class Run:
             "failures": sum(r.pauses.offload_failures for r in replicas),
             "prefetches": sum(r.pauses.prefetches.started for r in replicas),
             "skipped": sum(r.pauses.prefetches.skipped for r in replicas),
-            "dram": host.dram.evicted,
-            "nvme": host.nvme.evicted,
-            "spilled": host.spilled,
+            **{name: sum({id(h.tier(name)): h.tier(name).evicted for h in hosts}.values()) for name in TIERS},
+            "demoted": sum(h.demoted for h in hosts),
+            **{name: sum(getattr(r.pauses.write_backs, name) for r in replicas if r.pauses.write_backs is not None)
+               for name in ("written", "lost", "saved", "refused")},
             "steps": sum(r.steps for r in replicas),
         }
+
+
+def tiers_of(setup: Setup, block_bytes: int) -> dict[str, TierConfig]:
+    common: dict[str, Any] = {"exclusive": setup.exclusive, "eviction": setup.tier_eviction,
+                              "least_tokens": setup.least_tokens}
+    below = [name for name in ("nvme", "remote") if setup.spills and getattr(setup, f"{name}_blocks")]
+    return {
+        "dram": TierConfig(setup.dram_blocks * block_bytes, evict_to=below[0] if below else "", **common),
+        "nvme": TierConfig(setup.nvme_blocks * block_bytes, setup.link_Bps / 4, setup.link_Bps / 2, setup.latency_s,
+                           direct=setup.direct, evict_to=below[1] if len(below) == 2 else "", **common),
+        "remote": TierConfig(setup.remote_blocks * block_bytes, setup.link_Bps / 3, setup.link_Bps / 3, setup.latency_s,
+                             direct=setup.direct, **common)}
 
 
 def run(setup: Setup, agents: Agents) -> Run:
@@ -688,15 +727,17 @@ def run(setup: Setup, agents: Agents) -> Run:
     recorder = Recorder()
     cluster = Cluster(env, recorder, RoundRobin(), setup.most_alive)
     block_bytes = setup.size * TOKEN_BYTES
-    host = Host(env, HostConfig(
-        dram_bytes=setup.dram_blocks * block_bytes, nvme_bytes=setup.nvme_blocks * block_bytes, dram_Bps=setup.bus_Bps,
-        nvme_write_Bps=setup.link_Bps / 4, nvme_read_Bps=setup.link_Bps / 2, spills=setup.spills, direct=setup.direct,
-        exclusive=setup.exclusive, piece_bytes=2.0 * block_bytes), block_bytes)
+    below = HostConfig(tiers_of(setup, block_bytes), setup.bus_Bps, 2.0 * block_bytes, setup.size)
+    shared: dict[str, Tier] = {}
     predictor = setup.policy.predictor.start({})
     cost = RooflineCost(SHAPE, setup.mode, 0.5, 0.8, 1e-3)
     for number in range(setup.replicas):
+        if number % setup.per_node == 0:
+            host = Host(env, below, block_bytes, shared)
+            shared = {"remote": host.tier("remote")}
         pool = BlockPool(setup.blocks, setup.size)
-        tree = PrefixTree(pool, whole_nodes=setup.whole_nodes, exact_tail=setup.cow)
+        tree = tree_of(pool, setup.eviction, whole_nodes=setup.whole_nodes, exact_tail=setup.cow,
+                       watched=setup.writes.when == "on_evict")
         kv = KvCache(pool, tree, enabled=setup.enabled, on_chunk=setup.on_chunk, state_blocks=setup.state_blocks)
         replica = Replica(env, cluster, number, kv, cost, setup.schedule, recorder, headroom_blocks=setup.headroom,
                           low_blocks=setup.low, high_blocks=setup.high, block_copy_s=setup.block_copy_s,
@@ -704,7 +745,7 @@ def run(setup: Setup, agents: Agents) -> Run:
         link = Link(env, setup.link_Bps, setup.link_Bps, setup.latency_s, 1.5 * setup.link_Bps if setup.both else None,
                     host.bus)
         replica.attach(Pauses(env, replica, kv, Transfers(env, number, link, host, block_bytes, recorder), cost,
-                              setup.policy, predictor, recorder, write_through=setup.write_through))
+                              setup.policy, predictor, recorder, writes=setup.writes))
         cluster.replicas.append(replica)
     drawn = list(trajectories(agents))
     graph: dict[tuple[int, int], Turn] = {}
@@ -754,5 +795,6 @@ def differences(left: list[dict[str, Any]], right: list[dict[str, Any]], toleran
     return found[:5]
 
 
-__all__ = ["RETENTIONS", "SCHEDULES", "Agents", "BlockModel", "LinkModel", "Recorder", "Run", "Setup", "Table",
-           "TierModel", "chain", "differences", "grown", "owner", "path", "replace", "run", "same", "trajectories"]
+__all__ = ["EVICTIONS", "RETENTIONS", "SCHEDULES", "Agents", "BlockModel", "FollowingModel", "LinkModel", "Recorder",
+           "Run", "Setup", "Table", "TierModel", "chain", "differences", "grown", "owner", "path", "replace", "run",
+           "same", "trajectories"]

@@ -15,12 +15,13 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from models import RETENTIONS, SCHEDULES, Agents, Run, Setup, differences, replace, run
+from models import EVICTIONS, RETENTIONS, SCHEDULES, Agents, Run, Setup, differences, replace, run
 
+from sim.engine.write_backs import Writes
 from sim.policies.prediction import Oracle
 from sim.policies.retention import Drop, Keep, Offload, Prefetch, Release
 from sim.policies.schedule import ORDERS, Chunked, Monolithic, Unbatched
-from sim.records import GPU_USES, POOL_USES, TURN_CAUSES
+from sim.records import GPU_USES, POOL_USES, TIERS, TURN_CAUSES
 
 SEEDS = st.integers(0, 1 << 32)
 RESERVES = ("chunk", "prompt", "prompt_and_output")
@@ -47,13 +48,24 @@ def some_schedule(rng: random.Random) -> Any:
         reserve=rng.choice(RESERVES))
 
 
+def some_below(setup: Setup, seed: int) -> Setup:
+    """Below HBM: when it is written, who goes first there and in HBM, from how many tokens it is read."""
+    rng = random.Random(f"below {seed}")
+    writes = Writes(rng.choice(("on_pause", "on_pause", "on_compute", "on_evict", "on_evict")),
+                    min_uses=rng.choice((1, 1, 2)), prompt_only=rng.random() < 0.3,
+                    unit_tokens=rng.choice((1, 1, 32)), ahead=rng.choice((0.1, 0.5)))
+    return replace(setup, writes=writes, eviction=rng.choice(EVICTIONS)(),
+                   tier_eviction=rng.choice(EVICTIONS)(), least_tokens=rng.choice((0, 0, 40)))
+
+
 def some_setup(policy: Any, rng: random.Random) -> Setup:
     blocks = rng.choice((20, 30, 45, 60, 100, 100_000))
     low = rng.choice((0, 0, blocks // 10))
     return Setup(
         policy=some_policy(policy, rng), schedule=some_schedule(rng), blocks=blocks, size=rng.choice((4, 16)),
         dram_blocks=rng.choice((0, 15, 60, 10_000)), nvme_blocks=rng.choice((0, 0, 40)), spills=rng.random() < 0.5,
-        direct=rng.random() < 0.3, exclusive=rng.random() < 0.3, write_through=rng.random() < 0.15,
+        direct=rng.random() < 0.3, exclusive=rng.random() < 0.3,
+        writes=Writes("on_compute" if rng.random() < 0.15 else "on_pause"),
         bus_Bps=rng.choice((0.0, 3e8)), link_Bps=rng.choice((1e6, 1e8, 1e12)), both=rng.random() < 0.5,
         replicas=rng.choice((1, 1, 2)), cow=rng.random() < 0.3, on_chunk=rng.random() < 0.7,
         whole_nodes=rng.random() < 0.3, enabled=rng.random() < 0.9, state_blocks=rng.choice((0, 0, 1)),
@@ -68,7 +80,8 @@ def a_tight_setup(policy: Any, rng: random.Random) -> Setup:
                     prefetch=rng.choice((None, Prefetch(only_above_free=0.0, quantile=0.02))), **options)
     return Setup(
         policy=chosen, schedule=some_schedule(rng), blocks=rng.randint(18, 45), size=4, dram_blocks=10_000,
-        nvme_blocks=rng.choice((0, 1000)), write_through=rng.random() < 0.1, link_Bps=rng.choice((3e5, 1e6, 4e6)),
+        nvme_blocks=rng.choice((0, 1000)),
+        writes=Writes("on_compute" if rng.random() < 0.1 else "on_pause"), link_Bps=rng.choice((3e5, 1e6, 4e6)),
         on_chunk=rng.random() < 0.8, low=rng.choice((0, 0, 2)), high=4)
 
 
@@ -79,12 +92,17 @@ def some_agents(rng: random.Random) -> Agents:
         gap_s=rng.choice((0.001, 0.05, 1.0)), wait_s=rng.choice((0.02, 0.3)), tokens=rng.choice((15, 40)))
 
 
-def some_run(kind: Any, seed: int, **changes: Any) -> Run:
+def some_case(kind: Any, seed: int) -> tuple[Setup, Agents]:
     rng = random.Random(seed)
     setup = some_setup(kind, rng) if seed % 2 else a_tight_setup(kind, rng)
     agents = some_agents(rng)
     if seed % 2 == 0:
         agents = replace(agents, gap_s=rng.choice((0.001, 0.05)), wait_s=rng.choice((0.02, 0.1)), tokens=15)
+    return setup, agents
+
+
+def some_run(kind: Any, seed: int, **changes: Any) -> Run:
+    setup, agents = some_case(kind, seed)
     return run(replace(setup, **changes), agents)
 
 
@@ -138,8 +156,7 @@ def time_goes_forward(result: Run) -> None:
     for record in result.recorder.pauses:
         assert record["start_s"] <= record["end_s"]
         assert record["hold_hbm_byte_s"] >= 0
-        assert record["hold_dram_byte_s"] >= 0
-        assert record["hold_nvme_byte_s"] >= 0
+        assert all(record[f"hold_{tier}_byte_s"] >= 0 for tier in TIERS)
 
 
 def hits_stay_under_the_ceiling(result: Run) -> None:
@@ -203,7 +220,7 @@ def nothing_is_left(result: Run) -> None:
             assert tier.pinned == 0
             assert tier.used == sum(entry.end - entry.first for entry in tier.entries.values())
             assert tier.used <= tier.capacity_blocks
-        assert pauses.host.spilling == 0
+        assert not any(pauses.host.demoting)
         assert pauses.transfers.link.out.current is None
         assert pauses.transfers.link.into.current is None
 
@@ -224,7 +241,7 @@ def batches_keep_their_limits(result: Run) -> None:
 
 
 def hits(record: dict[str, Any]) -> int:
-    return int(record["hit_hbm_tokens"] + record["hit_dram_tokens"] + record["hit_nvme_tokens"])
+    return int(sum(record[f"hit_{tier}_tokens"] for tier in ("hbm", *TIERS)))
 
 
 def most_at_once(spans: list[tuple[float, float]]) -> int:
@@ -248,6 +265,17 @@ LAWS: tuple[Callable[[Run], None], ...] = (
 @given(SEEDS)
 def test_every_run_obeys_the_laws(policy: Any, seed: int) -> None:
     result = some_run(policy, seed)
+    for law in LAWS:
+        law(result)
+
+
+@ALL_POLICIES
+@settings(max_examples=60)
+@given(SEEDS)
+def test_every_tier_layout_obeys_the_laws(policy: Any, seed: int) -> None:
+    """The same with contexts written early or late, every eviction policy above and below, and thresholds to load."""
+    setup, agents = some_case(policy, seed)
+    result = run(some_below(setup, seed), agents)
     for law in LAWS:
         law(result)
 
@@ -308,7 +336,7 @@ def roomy(policy: Any, seed: int, **changes: Any) -> Run:
     """A run with room for everything, in HBM and below."""
     rng = random.Random(seed)
     setup = replace(some_setup(Keep, rng), policy=policy, blocks=100_000, dram_blocks=100_000, nvme_blocks=0,
-                    spills=False, exclusive=False, write_through=False, bus_Bps=0.0, low=0, high=0, replicas=1)
+                    spills=False, exclusive=False, writes=Writes(), bus_Bps=0.0, low=0, high=0, replicas=1)
     return run(replace(setup, **changes), some_agents(rng))
 
 
@@ -366,7 +394,7 @@ def test_offload_over_a_link_without_end_is_keep(seed: int) -> None:
 @settings(max_examples=60)
 @given(SEEDS)
 def test_offload_to_a_tier_of_size_zero_is_drop(seed: int) -> None:
-    none = {"dram_blocks": 0, "write_through": False}
+    none = {"dram_blocks": 0, "writes": Writes()}
     moved, dropped = some_run(Drop, seed, policy=Offload(), **none), some_run(Drop, seed, policy=Drop(), **none)
     assert_same(moved, dropped, 0.0, ("turns", "trajectories", "moves"))
     for result in (moved, dropped):

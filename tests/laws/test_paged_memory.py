@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from models import BlockModel, Table, grown, path
 
 from sim.memory.allocators.paged import BlockPool
+from sim.memory.cached_trees import tree_of
 from sim.memory.kv_cache import KvCache, ceiling
-from sim.memory.prefix_tree import PrefixTree
+from sim.policies.eviction import Lru
 from workloads.trajectory import Stream
 
 #: A program is a seed and a length: what is done (some of it more often), and three numbers that choose on what.
@@ -39,10 +40,10 @@ class Pair:
     """The cache and its model, driven by the same operations."""
 
     def __init__(self, total: int, size: int, cow: bool, on_chunk: bool, whole_nodes: bool,
-                 enabled: bool = True) -> None:
+                 enabled: bool = True, eviction: Any = None, watched: bool = False) -> None:
         self.size = size
         self.pool = BlockPool(total, size)
-        self.tree = PrefixTree(self.pool, whole_nodes=whole_nodes, exact_tail=cow)
+        self.tree = tree_of(self.pool, eviction or Lru(), whole_nodes=whole_nodes, exact_tail=cow, watched=watched)
         self.kv = KvCache(self.pool, self.tree, enabled=enabled, on_chunk=on_chunk)
         self.model = BlockModel(total, size, cow=cow, on_chunk=on_chunk, whole_nodes=whole_nodes, enabled=enabled)
         self.model.gone = lambda key: key[0] not in self.tree.nodes or self.tree.nodes[key[0]].end <= key[1]

@@ -107,7 +107,7 @@ def serve(trajectories: Iterable[Trajectory], schedule: Any, closed: Closed | No
     kv = KvCache(pool, PrefixTree(pool), enabled=False)
     cost = ConstantStep()
     replica = Replica(env, cluster, 0, kv, cost, schedule, run)
-    transfers = Transfers(env, 0, Link(env, 1e9, 1e9), Host(env, HostConfig(), 1), 1, run)
+    transfers = Transfers(env, 0, Link(env, 1e9, 1e9), Host(env, HostConfig({}), 1), 1, run)
     replica.attach(Pauses(env, replica, kv, transfers, cost, Drop(), Drop().predictor.start({}), run))
     cluster.replicas.append(replica)
     cluster.feed(iter(trajectories), closed)

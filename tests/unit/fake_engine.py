@@ -9,8 +9,21 @@ from typing import Any
 
 import numpy as np
 
-from sim.records import BUCKET_BASE, GPU_USES, POOL_USES, TURN_CAUSES, RunTotals
+from sim.records import (
+    BUCKET_BASE,
+    GPU_USES,
+    LINK_USES,
+    POOL_USES,
+    TIER_USES,
+    TIERS,
+    TIMELINE_COLUMNS,
+    TURN_CAUSES,
+    RunTotals,
+)
 
+#: Ledgers of links and tiers: all idle, and tiers of one byte all free.
+_BELOW = list(TIMELINE_COLUMNS)[-(2 * len(LINK_USES) * len(TIERS) + len(TIER_USES) * len(TIERS)):]
+_UNUSED = ("_idle_cum_s", "_free_byte_s")
 POOL = 1_000_000
 KV = 10_000
 PREFILL_S, TOKEN_S, OUTPUT, PROMPT = 0.4, 0.02, 20, 1_000
@@ -47,8 +60,8 @@ def fake_simulate(scenario: Any, workload: Any, sink: Any, replication: int = 0,
         if index + 1 < turns:
             back = done + wait_s * float(rng.uniform(0.5, 1.5))
             kept.append((done, min(back, end)))
-            sink.pause((k, index, 0, "tool", done, back, math.nan, "keep", PROMPT, KV, KV * (back - done), 0.0, 0.0,
-                        False))
+            sink.pause((k, index, 0, "tool", done, back, math.nan, "keep", PROMPT, KV, KV * (back - done),
+                        *[0.0] * len(TIERS), False))
             if back < end:
                 heapq.heappush(ready, (back, k, index + 1))
         else:
@@ -77,7 +90,7 @@ def _turn(k: int, index: int, status: str, at: float, start: float, token: float
     if status == "finished":
         causes |= {"queue_budget": start - at, "prefill": token - start, "decode": done - token}
     return (k, index, 0, 0, index == 0, "tool" if index else "", status, at, start, token, done, PROMPT, OUTPUT,
-            500 if index else 0, 0, 0, 600 if index else 0, 10, 0, *causes.values())
+            500 if index else 0, *[0] * len(TIERS), 600 if index else 0, 10, 0, *causes.values())
 
 
 def _sample(sink: Any, end: float, serving: list[Any], kept: list[Any], queued: list[Any], alive: int) -> None:
@@ -92,7 +105,8 @@ def _sample(sink: Any, end: float, serving: list[Any], kept: list[Any], queued: 
     state = [_at(spans, times) for spans in ([(b, c) for _, b, c in serving], [(a, b) for a, b, _ in serving], queued)]
     for i, time in enumerate(times):
         sink.sample((float(time), 0, *(float(pool[u][i]) for u in POOL_USES), *(float(gpu[u][i]) for u in GPU_USES),
-                     1, 0, 0, *(int(values[i]) for values in state), alive, 0, 0, 0.0, 0.0))
+                     1, 0, 0, *(int(values[i]) for values in state), alive, *[0] * len(TIERS), 0.0, 0.0,
+                     *(float(time) * column.endswith(_UNUSED) for column in _BELOW)))
 
 
 def _cumulative(spans: list[tuple[float, float]], times: Any) -> Any:

@@ -36,9 +36,9 @@ def test_figures_of_the_chapters_node() -> None:
 
 def test_pauses_compare_reload_with_recompute_and_give_break_even_waits() -> None:
     _, values = explained(retention={"policy": "break_even", "mu_hbm": 1.0, "mu_dram": 0.5, "stall_allowance": "1 s"},
-                          tiers={"dram": {"capacity": "1 TiB"}})
+                          tiers={"dram": {"capacity": "1 TiB", "method": "staged"}})
     reload = values["pauses", "32k: reload from DRAM"]
-    assert reload == pytest.approx(10.737e9 / 400e9, rel=1e-3)
+    assert reload == pytest.approx(10.737e9 / 400e9 + 2 * 10.737e9 / (8 * 3.35e12), rel=1e-3)  # gathered, then copied
     assert values["pauses", "32k: recompute / reload from DRAM"] == values["pauses", "32k: recompute"] / reload
     assert values["pauses", "32k: break-even wait, DRAM"] == pytest.approx(break_even_wait_s(2 * reload, 1, 0.5, 1))
     assert values["pauses", "32k: break-even wait, NVMe"] > values["pauses", "32k: break-even wait, DRAM"]
@@ -84,3 +84,14 @@ def test_needs_nothing_heavy() -> None:
             "print([name for name in heavy if name in sys.modules])")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(("block", "dram", "said"), [
+    (16, {}, "pieces of 655,360 bytes a GPU, at 79% of the host link's rate."),
+    (16, {"layout": "per_layer"}, "pieces of 4,096 bytes a GPU, at 2% of the host link's rate."),
+    (1, {"layout": "per_layer"}, "pieces of 256 bytes a GPU, at 0% of the host link's rate; no link was measured with"),
+    (1, {"layout": "per_layer", "method": "staged"}, "gathered in HBM and copied together, at 97%"),
+])
+def test_the_pieces_of_copies_are_stated(block: int, dram: dict, said: str) -> None:
+    found, _ = explained(engine={"block_size": block}, tiers={"dram": {"capacity": "1 TiB", **dram}})
+    assert any(said in sentence for sentence in found["assumptions"])

@@ -69,7 +69,44 @@ def test_links_are_slower_than_their_peak(name: str) -> None:
     link = hardware_profiles.link(name)
     assert link.kind == name
     assert max(link.out_Bps, link.in_Bps) <= link.peak_Bps
-    assert max(link.out_Bps, link.in_Bps) <= link.both_Bps <= link.out_Bps + link.in_Bps
+    if link.both_Bps:
+        assert max(link.out_Bps, link.in_Bps) <= link.both_Bps <= link.out_Bps + link.in_Bps
+    else:
+        assert name.startswith(("nvme", "rdma"))
+
+
+@pytest.mark.parametrize("name", hardware_profiles.names("links"))
+@pytest.mark.parametrize("method", ["pieces", "staged", "zero_copy"])
+def test_larger_pieces_go_faster_up_to_the_links_rate(name: str, method: str) -> None:
+    link = hardware_profiles.link(name)
+    if method == "zero_copy" and link.zero_copy is None:
+        with pytest.raises(InputError, match="no measured rates"):
+            link.achieved(1e6, "zero_copy")
+        return
+    rates = [link.achieved(piece, method, 3.35e12) for piece in (4e3, 3.2e4, 2.56e5, 2e6, 1e9)]
+    for way in range(3):
+        assert [rate[way] for rate in rates] == sorted(rate[way] for rate in rates)
+    last = rates[-1]
+    assert last.out_Bps <= link.out_Bps
+    assert last.in_Bps <= link.in_Bps
+    assert last.both_Bps <= last.out_Bps + last.in_Bps
+    assert last.out_Bps >= 0.6 * link.out_Bps
+
+
+def test_the_h100_link_is_the_published_curve() -> None:
+    """Rates by the size of a piece, measured on an H100: each method within 5 % in the median, as the fit says."""
+    from calibrate import host_link
+
+    link = hardware_profiles.link("pcie-gen5-x16")
+    for curve in host_link.published():
+        fitted = host_link.fit(curve["piece_bytes"], curve["Bps"])
+        method = curve["method"]
+        errors = sorted(abs(link.achieved(size, method).out_Bps / rate - 1)
+                        for size, rate in zip(curve["piece_bytes"], curve["Bps"], strict=True))
+        assert errors[len(errors) // 2] <= 0.05
+        at = link if method == "pieces" else link.zero_copy
+        assert at.half_rate_bytes == pytest.approx(fitted.piece_s * fitted.Bps, rel=0.01)
+    assert (link.slowdown("pieces"), link.slowdown("zero_copy")) == (0.0, 0.06)
 
 
 def test_the_shipped_hardware() -> None:

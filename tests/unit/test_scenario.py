@@ -149,7 +149,7 @@ def test_presets(name: str, expected: dict[str, Any]) -> None:
 def test_every_preset_is_offered() -> None:
     from sim.scenario import preset
 
-    assert set(preset.names()) == {"vllm", "sglang", "trtllm"}
+    assert set(preset.names()) == {"vllm", "sglang", "trtllm", "lmcache", "hicache"}
 
 
 def test_a_scenario_overrides_its_preset() -> None:
@@ -219,7 +219,8 @@ sizes = st.floats(min_value=1, max_value=1e15)
     "seed": st.integers(min_value=0, max_value=2**64),
     "duration": times, "warmup": times | st.just("auto"), "replicas": st.integers(1, 9),
     "engine": st.fixed_dictionaries({}, optional={
-        "preset": st.sampled_from(["vllm", "sglang", "trtllm"]), "pool": sizes, "activations": sizes,
+        "preset": st.sampled_from(["vllm", "sglang", "trtllm", "lmcache", "hicache"]), "pool": sizes,
+        "activations": sizes,
         "max_trajectories": st.integers(1, 99), "schedule": st.sampled_from(["chunked", {"max_seqs": 3}, "monolithic"]),
         "prefix_cache": st.booleans()}),
     "tiers": st.sampled_from([{"dram": {"capacity": "1 TiB"}}, {"dram": None}]),

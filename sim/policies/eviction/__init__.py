@@ -6,12 +6,13 @@ from typing import Annotated
 
 from pydantic import Field
 
+from sim.policies.eviction.arc import Arc, ArcLists
 from sim.policies.eviction.base import EntryView
 from sim.policies.eviction.flop_aware import FlopAware
 from sim.policies.eviction.lfu import Lfu
 from sim.policies.eviction.lru import Lru
 from sim.policies.eviction.priority import Priority
 
-Eviction = Annotated[Lru | Lfu | Priority | FlopAware, Field(discriminator="policy")]
+Eviction = Annotated[Lru | Lfu | Priority | Arc | FlopAware, Field(discriminator="policy")]
 
-__all__ = ["EntryView", "Eviction", "FlopAware", "Lfu", "Lru", "Priority"]
+__all__ = ["Arc", "ArcLists", "EntryView", "Eviction", "FlopAware", "Lfu", "Lru", "Priority"]

@@ -13,7 +13,7 @@ from sim.policies.prediction import Learned, Point, Prediction, Wait
 from sim.units import Fraction
 
 Action = Literal["keep", "release", "drop", "offload"]
-TierName = Literal["dram", "nvme"]
+TierName = Literal["dram", "nvme", "remote"]
 
 
 class Decision(NamedTuple):

@@ -6,12 +6,15 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from sim.policies.retention.base import DROP, KEEP, Decision, PauseView, RetentionConfig
+from sim.policies.retention.base import DROP, KEEP, Decision, PauseView, RetentionConfig, TierName
 from sim.units import Seconds
+
+#: Where a context goes that belongs on NVMe, in order of preference.
+_NEAR: tuple[TierName, ...] = ("nvme", "remote", "dram")
 
 
 class Tiered(RetentionConfig):
-    """Choose by the expected wait: HBM, then DRAM, then NVMe, and beyond that drop.
+    """Choose by the expected wait: HBM, then DRAM, NVMe and remote memory, and beyond that drop.
 
     A tier that does not exist or has no room is passed over for the next one down.
     """
@@ -23,12 +26,14 @@ class Tiered(RetentionConfig):
     dram_below: Seconds = Field(120.0, ge=0)
     """Waits expected to be shorter go to DRAM."""
     nvme_below: Seconds = Field(3600.0, ge=0)
-    """Waits expected to be shorter go to NVMe; longer ones are dropped."""
+    """Waits expected to be shorter go to NVMe."""
+    remote_below: Seconds = Field(24 * 3600.0, ge=0)
+    """Waits expected to be shorter go to remote memory, where there is one; longer ones are dropped."""
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
-        if not self.hbm_below <= self.dram_below <= self.nvme_below:
-            raise ValueError("hbm_below, dram_below and nvme_below must not decrease")
+        if not self.hbm_below <= self.dram_below <= self.nvme_below <= self.remote_below:
+            raise ValueError("hbm_below, dram_below, nvme_below and remote_below must not decrease")
         return self
 
     def decide(self, pause: PauseView) -> Decision:
@@ -39,8 +44,9 @@ class Tiered(RetentionConfig):
         if wait_s < self.dram_below and pause.room_in("dram"):
             return Decision("offload", "dram")
         if wait_s < self.nvme_below:
-            if pause.room_in("nvme"):
-                return Decision("offload", "nvme")
-            if pause.room_in("dram"):
-                return Decision("offload", "dram")
+            for tier in _NEAR:
+                if pause.room_in(tier):
+                    return Decision("offload", tier)
+        if wait_s < self.remote_below and pause.room_in("remote"):
+            return Decision("offload", "remote")
         return DROP
