@@ -12,7 +12,10 @@ from __future__ import annotations
 import resource
 import sys
 import time
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -56,14 +59,15 @@ workload:
 class Cost:
     """What one run cost.
 
-    `timeout_s` is the CPU time of one SimPy timeout, measured around the run; `bytes_per_turn` the growth of the
-    process's largest resident size over the run, which is only an upper bound once earlier runs have grown it.
+    `timeout_s` is the CPU time of one SimPy timeout, measured around the run; `grown_bytes` what the process's largest
+    resident size grew by, which is the run's own only in a process that has run nothing larger before.
     """
 
     turns: int
     cpu_s: float
     timeout_s: float
     peak_bytes: int
+    grown_bytes: int
 
     @property
     def turns_per_s(self) -> float:
@@ -72,6 +76,10 @@ class Cost:
     @property
     def timeouts_per_turn(self) -> float:
         return self.cpu_s / self.turns / self.timeout_s
+
+    @property
+    def bytes_per_turn(self) -> float:
+        return self.grown_bytes / self.turns
 
 
 class Limited:
@@ -103,37 +111,81 @@ def timeout_s(count: int = 100_000) -> float:
     return (time.process_time() - begin) / count
 
 
-def measure(sessions: int, overrides: list[str] | None = None) -> Cost:
+def measure(sessions: int, overrides: Sequence[str] = ()) -> Cost:
     """Simulate so many sessions of 20 turns and return what that cost."""
-    scenario = load(SCENARIO, overrides or [])
+    import pandas  # noqa: F401  (pyarrow imports it at its first conversion, which is not the simulator's time)
+
+    scenario = load(SCENARIO, list(overrides))
     workload = Limited(workloads.build(scenario.workload, Path()), sessions)
     tables = Tables()
     tables.begin(0)
-    before = timeout_s()
+    unit = timeout_s()
+    resident = peak_bytes()
     begin = time.process_time()
     simulate(scenario, workload, tables)
     cpu_s = time.process_time() - begin
-    after = timeout_s()
+    unit = (unit + timeout_s()) / 2
     tables.close()
     turns = sum(1 for status in tables.column("turns", "status") if status == "finished")
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return Cost(turns, cpu_s, (before + after) / 2, peak)
+    return Cost(turns, cpu_s, unit, peak_bytes(), peak_bytes() - resident)
+
+
+def peak_bytes() -> int:
+    """Return the largest resident size of this process so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def in_own_process(sessions: int, overrides: Sequence[str] = ()) -> Cost:
+    """Measure in a process of its own, so that memory is this run's alone."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        return pool.submit(measure, sessions, overrides).result()
+
+
+FULL = "retention={policy: tiered, predictor: learned, prefetch: true}"
+
+
+def alive(agents: int) -> str:
+    """Return the override that keeps so many agents alive instead of letting them arrive at random."""
+    return f"workload.arrivals={{closed: {{concurrency: {agents}}}}}"
+
+
+#: A session's own prompt of some 30,000 tokens instead of 1,000.
+LONG = ("workload.agents.prompt=[{name: system, tokens: 6000, shared: all}, "
+        "{name: task, tokens: {lognormal: {median: 30000, p90: 60000, max: 100000}}, shared: trajectory}]")
+
+#: What is measured: label, sessions, overrides.
+ROWS: list[tuple[str, int, list[str]]] = [
+    ("0.08 sessions/s, release", 1000, []),
+    *((f"0.08 sessions/s, {policy}", 1000, [f"retention={policy}"])
+      for policy in ("keep", "drop", "offload", "break_even", "min_waste", "ttl")),
+    ("0.08 sessions/s, tiered + learned + prefetch", 1000, [FULL]),
+    ("16 agents, release", 1000, [alive(16)]),
+    ("64 agents, release", 1000, [alive(64)]),
+    ("256 agents, release", 1000, [alive(256)]),
+    ("64 agents, tiered + learned + prefetch", 1000, [alive(64), FULL]),
+    ("64 agents, task of 30k tokens, release", 1000, [alive(64), LONG]),
+    ("64 agents, task of 30k tokens, offload", 1000, [alive(64), LONG, "retention=offload"]),
+]
+#: One replica with 156 agents, and 64 of them with 10,000.
+SCALE: list[tuple[str, int, list[str]]] = [
+    ("1 replica, 156 agents", 500, [alive(156)]),
+    ("64 replicas, 10,000 agents", 30_000, [alive(10_000), "nodes=64", "routing=sticky"]),
+]
+MILLION: list[tuple[str, int, list[str]]] = [("1,000,000 turns, 0.08 sessions/s, release", 50_000, [])]
+
+
+def table(rows: Sequence[tuple[str, int, list[str]]]) -> None:
+    """Print what each row costs."""
+    print(f"{'':<46} {'turns':>9} {'turns/s':>8} {'timeouts/turn':>14} {'bytes/turn':>11} {'peak MiB':>9}")
+    for label, sessions, overrides in rows:
+        cost = in_own_process(sessions, overrides)
+        print(f"{label:<46} {cost.turns:>9,} {cost.turns_per_s:>8,.0f} {cost.timeouts_per_turn:>14.1f} "
+              f"{cost.bytes_per_turn:>11,.0f} {cost.peak_bytes / 2**20:>9,.0f}", flush=True)
 
 
 def main() -> None:
-    """Print the cost of runs of growing size and under each policy."""
-    print(f"{'sessions':>9} {'policy':>22} {'turns':>9} {'turns/s':>9} {'timeouts/turn':>14} {'peak MiB':>9}")
-    full = ["retention={policy: tiered, predictor: learned, prefetch: true}"]
-    rows = [(500, []), (5000, [])] + [(1000, [f"retention={name}"]) for name in (
-        "keep", "release", "drop", "offload", "break_even", "min_waste", "ttl")] + [(1000, full)]
-    if "--million" in sys.argv:
-        rows.append((50_000, []))
-    for sessions, overrides in rows:
-        cost = measure(sessions, overrides)
-        policy = overrides[0].split("=", 1)[1] if overrides else "release"
-        policy = "tiered, learned, prefetch" if policy.startswith("{") else policy
-        print(f"{sessions:>9} {policy:>22} {cost.turns:>9} {cost.turns_per_s:>9.0f} {cost.timeouts_per_turn:>14.1f} "
-              f"{cost.peak_bytes / 2**20:>9.0f}", flush=True)
+    """Print the table; ``--scale`` adds many replicas, ``--million`` a long run."""
+    table([*ROWS, *(SCALE if "--scale" in sys.argv else ()), *(MILLION if "--million" in sys.argv else ())])
 
 
 if __name__ == "__main__":
