@@ -107,6 +107,10 @@ class Replica:
         admission = self.admission
         return len(admission.running) + admission.reloads.count + admission.queue.count
 
+    def holds(self) -> str:
+        """Return in words what the longest context is that the replica takes."""
+        return f"the KV pool of a replica holds {self.kv.pool.total * self.kv.pool.block_tokens:,} tokens"
+
     def submit(self, job: Job) -> bool:
         """Queue a turn that is ready; False if it could never fit in the pool."""
         if not self.admission.enqueue(job, self.env.now):

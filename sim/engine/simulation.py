@@ -6,10 +6,13 @@ import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 import simpy
 
+from sim.engine.buffers import BufferReplica
 from sim.engine.cluster import Cluster
+from sim.engine.dividing import buffer_cache, buffer_counts
 from sim.engine.host import Host, HostConfig
 from sim.engine.pauses import Pauses
 from sim.engine.replica import Replica
@@ -116,18 +119,17 @@ def _assemble(env: simpy.Environment, scenario: Scenario, deployment: Deployment
 def _replica(env: simpy.Environment, cluster: Cluster, index: int, scenario: Scenario, deployment: Deployment,
              host: Host, cost: StepCost, predictor: Predictor, sink: Sink, stretches: bool) -> Replica:
     engine, cache = scenario.engine, scenario.engine.prefix_cache
-    pool = BlockPool(deployment.pool_blocks, engine.block_size)
-    rank = None if cache.eviction.policy == "lru" else cache.eviction.rank
-    tree = PrefixTree(pool, rank, whole_nodes=cache.granularity == "node",
-                      exact_tail=cache.tail == "cow")
-    state_blocks = -(-deployment.state_bytes_per_sequence // deployment.block_bytes)
-    kv = KvCache(pool, tree, enabled=cache.enabled, on_chunk=cache.insert == "on_chunk", state_blocks=state_blocks)
     total = deployment.pool_blocks
-    replica = Replica(env, cluster, index, kv, cost, engine.schedule, sink,
-                      headroom_blocks=int(engine.headroom * total), low_blocks=int(cache.low_watermark * total),
-                      high_blocks=int(cache.high_watermark * total),
-                      block_copy_s=2.0 * deployment.block_bytes / deployment.hbm_Bps, layers=deployment.n_layers,
-                      context_limit=deployment.model.context_limit, stretches=stretches)
+    place = (env, cluster, index)
+    served = (cost, engine.schedule, sink)
+    options: dict[str, Any] = {
+        "headroom_blocks": int(engine.headroom * total), "low_blocks": int(cache.low_watermark * total),
+        "high_blocks": int(cache.high_watermark * total),
+        "block_copy_s": 2.0 * deployment.block_bytes / deployment.hbm_Bps, "layers": deployment.n_layers,
+        "context_limit": deployment.model.context_limit, "stretches": stretches}
+    replica = (Replica(*place, _paged(scenario, deployment), *served, **options) if deployment.allocator.paged
+               else BufferReplica(*place, buffer_cache(deployment), *served, **options))
+    kv = replica.kv
     link = Link(env, deployment.host_link_Bps_out, deployment.host_link_Bps_in, deployment.host_link_latency_s,
                 deployment.host_link_Bps_both, host.bus)
     transfers = Transfers(env, index, link, host, deployment.block_bytes, sink)
@@ -135,6 +137,16 @@ def _replica(env: simpy.Environment, cluster: Cluster, index: int, scenario: Sce
     replica.attach(Pauses(env, replica, kv, transfers, cost, scenario.retention, predictor, sink,
                           write_through=dram is not None and dram.write == "on_compute"))
     return replica
+
+
+def _paged(scenario: Scenario, deployment: Deployment) -> KvCache:
+    """Return an empty pool of blocks with its prefix cache."""
+    cache = scenario.engine.prefix_cache
+    pool = BlockPool(deployment.pool_blocks, deployment.block_size)
+    rank = None if cache.eviction.policy == "lru" else cache.eviction.rank
+    tree = PrefixTree(pool, rank, whole_nodes=cache.granularity == "node", exact_tail=cache.tail == "cow")
+    return KvCache(pool, tree, enabled=cache.enabled, on_chunk=cache.insert == "on_chunk",
+                   state_blocks=deployment.state_slots)
 
 
 def _host_config(scenario: Scenario, deployment: Deployment) -> HostConfig:
@@ -203,4 +215,5 @@ def _counts(cluster: Cluster) -> dict[str, int]:
         "pins_expired": sum(replica.pauses.expired for replica in replicas),
         "prefetches": sum(replica.pauses.prefetches.started for replica in replicas),
         "prefetches_skipped": sum(replica.pauses.prefetches.skipped for replica in replicas),
+        **buffer_counts(replicas),
     }

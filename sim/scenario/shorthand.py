@@ -17,6 +17,7 @@ from sim.policies.prediction import Prediction
 from sim.policies.retention import Retention
 from sim.policies.routing import Routing
 from sim.policies.schedule import Schedule
+from sim.scenario.allocators import Allocator
 from workloads import library
 
 Path = tuple[Any, ...]
@@ -52,6 +53,7 @@ def members(annotation: Any) -> list[type[BaseModel]]:
     return [found for part in get_args(annotation) for found in members(part)]
 
 
+ALLOCATOR = Tagged("kind", Allocator, "paged")
 SCHEDULE = Tagged("policy", Schedule, "chunked")
 EVICTION = Tagged("policy", Eviction, "lru")
 RETENTION = Tagged("policy", Retention, "release")
@@ -59,6 +61,7 @@ ROUTING = Tagged("policy", Routing, "least_loaded")
 PREDICTOR = Tagged("kind", Prediction, "learned")
 
 TAGGED: dict[Path, Tagged] = {
+    ("engine", "allocator"): ALLOCATOR,
     ("engine", "schedule"): SCHEDULE,
     ("engine", "prefix_cache", "eviction"): EVICTION,
     ("retention",): RETENTION,
