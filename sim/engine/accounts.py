@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from sim.engine.spaces import SpaceMaps
 from sim.records import BUCKET_BASE
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ class Accounts:
 
     __slots__ = ("_admission", "_batch", "_interval_s", "_pool", "_since_s", "_tree", "copy_s", "decode_s",
                  "decoding", "in_flight", "kept", "latencies", "leaving", "loading", "next_sample_s", "prefill_s",
-                 "prefilling", "recompute_s", "replica", "reserved", "samples", "tail")
+                 "prefilling", "recompute_s", "replica", "reserved", "samples", "spaces", "tail")
 
     def __init__(self, replica: Replica) -> None:
         self.replica = replica
@@ -110,6 +111,7 @@ class Accounts:
         self.prefill_s = self.recompute_s = self.decode_s = self.copy_s = 0.0
         self.latencies = Latencies()
         self.samples: list[tuple[float | int, ...]] = []
+        self.spaces = SpaceMaps(replica)
         self._since_s = 0.0
         self._interval_s = 1.0
         self.next_sample_s = 0.0
@@ -161,6 +163,7 @@ class Accounts:
     def sample(self, now_s: float) -> None:
         """Record the state; samples thin out as the run grows longer."""
         self.samples.append(self._row(now_s))
+        self.spaces.take(now_s)
         self.latencies.close_window(now_s)
         if len(self.samples) >= self.MOST_SAMPLES:
             self.samples = self.samples[1::2]
@@ -182,4 +185,5 @@ class Accounts:
         return (now_s, replica.number, *(value * size for value in used), free * size, *gpu, now_s - sum(gpu),
                 pool.total - pool.free, tree.dormant, tree.kept, replica.batch.size, len(replica.admission.prefills),
                 replica.admission.queue.count, replica.cluster.alive, replica.pauses.host.dram.used * size,
-                replica.pauses.host.nvme.used * size, link.out.busy_s, link.into.busy_s)
+                replica.pauses.host.nvme.used * size, link.out.busy_s, link.into.busy_s,
+                *replica.extent())

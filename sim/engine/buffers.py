@@ -18,6 +18,7 @@ from sim.engine.cluster import Cluster
 from sim.engine.job import NO_SEQUENCE, Job
 from sim.engine.pauses import Pauses
 from sim.engine.replica import Replica
+from sim.memory.allocators.base import Segment
 from sim.memory.buffer_cache import BufferCache
 from sim.policies.schedule import Schedule
 from sim.records import Sink
@@ -220,6 +221,17 @@ class BufferReplica(Replica):
         for job in self.admission.running:
             if job.state == Job.DECODE:
                 self.kv.wrote(job.sequence, self.batch.position(job))
+
+    def extent(self) -> tuple[int, int, int]:
+        """Return the token slots that are useful, that are taken, and that lie together in the largest hole."""
+        self.bring_up_to_date()
+        stats = self.kv.allocator.stats()
+        return stats.useful, stats.allocated, max(stats.holes, default=0)
+
+    def segments(self) -> list[Segment]:
+        """Return what every part of the pool is used for; the owner of a buffer is its trajectory."""
+        self.bring_up_to_date()
+        return self.kv.segments()
 
     def _wake_after(self, delay_s: float) -> None:
         longer_s, self._longer_s = self._longer_s, 0.0

@@ -171,6 +171,7 @@ def _finish(cluster: Cluster, deployment: Deployment, end_s: float) -> RunTotals
         replica.accounts.close(end_s)
         for row in replica.accounts.samples:
             cluster.sink.sample(row)
+        totals.spaces.extend(replica.accounts.spaces.rows())
         totals.steps += replica.steps
         totals.itl_windows.extend(replica.accounts.latencies.token_gaps())
         totals.step_windows.extend(replica.accounts.latencies.step_times())
@@ -179,6 +180,8 @@ def _finish(cluster: Cluster, deployment: Deployment, end_s: float) -> RunTotals
     cost = cluster.replicas[0].cost
     totals.counts = _counts(cluster) | cost.warnings()
     totals.band = cost.band
+    totals.pool_tokens = deployment.pool_blocks * deployment.block_size
+    totals.piece_tokens = deployment.block_size if deployment.allocator.paged else 0
     totals.prediction_error = _prediction_error(cluster)
     totals.breakers = dict(sorted(cluster.breakers.items(), key=lambda item: -item[1])[:10])
     totals.alive_integral_s = cluster.alive_integral_s(end_s)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from sim.analytic import fragmentation
 from sim.errors import InputError
@@ -80,6 +80,12 @@ class Static(AllocatorConfig):
                              field="engine.allocator.s_max", got=self.s_max)
 
 
+def _initial(value: Any) -> Any:
+    if value == "prompt" or (isinstance(value, int) and not isinstance(value, bool) and value >= 1):
+        return value
+    raise InputError("expected tokens, 1 or more, or prompt")
+
+
 class Growth(AllocatorConfig):
     """Contiguous buffers that grow like a vector: a larger one, the tokens copied, the old one freed."""
 
@@ -87,18 +93,12 @@ class Growth(AllocatorConfig):
     """Name of the allocator."""
     factor: float = Field(2.0, gt=1, le=1024)
     """Ratio of a buffer to the one before."""
-    initial: int | Literal["prompt"] = 1
+    initial: Annotated[int | Literal["prompt"], BeforeValidator(_initial)] = 1
     """Tokens of the smallest buffer, from which all sizes follow; `prompt`: as many as the turn first asks for."""
     fit: Literal["first", "best"] = "first"
     """Which hole serves a request: the lowest that holds it, or the smallest."""
     malloc_stall: Seconds = Field(1e-3, ge=0)
     """Time that a call into the driver (malloc, free) stops the step loop."""
-
-    @model_validator(mode="after")
-    def _has_a_size(self) -> Self:
-        if isinstance(self.initial, int) and self.initial < 1:
-            raise InputError("must be at least 1", field="initial", got=self.initial)
-        return self
 
     def slots(self, tokens: int, state_slots: int = 0) -> int:
         """Return the smallest size of the progression that holds it."""

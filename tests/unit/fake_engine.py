@@ -92,7 +92,8 @@ def _sample(sink: Any, end: float, serving: list[Any], kept: list[Any], queued: 
     state = [_at(spans, times) for spans in ([(b, c) for _, b, c in serving], [(a, b) for a, b, _ in serving], queued)]
     for i, time in enumerate(times):
         sink.sample((float(time), 0, *(float(pool[u][i]) for u in POOL_USES), *(float(gpu[u][i]) for u in GPU_USES),
-                     1, 0, 0, *(int(values[i]) for values in state), alive, 0, 0, 0.0, 0.0))
+                     1, 0, 0, *(int(values[i]) for values in state), alive, 0, 0, 0.0, 0.0,
+                     0, 0, 0))
 
 
 def _cumulative(spans: list[tuple[float, float]], times: Any) -> Any:
