@@ -90,5 +90,6 @@ def summary(parts: Sequence[Part]) -> dict[str, float | int | None]:
     return {
         "efficiency": useful / allocated if useful is not None and allocated else None,
         "effective_occupancy": useful / pool if useful is not None and pool else None,
-        "external_fragmentation": mean("external_fragmentation"), "request_tokens": None if request is None else round(request),
+        "external_fragmentation": mean("external_fragmentation"),
+        "request_tokens": None if request is None else round(request),
     }

@@ -140,7 +140,7 @@ class Result:
         frame = frame[frame["replication"] == replication]
         if time_s is None:
             taken = (frame["end"] - frame["start"]).where(frame["use"] != "hole", 0).groupby(frame["time_s"]).sum()
-            time_s = float(taken.idxmax()) if len(taken) else 0.0
+            time_s = float(taken.index[int(taken.to_numpy().argmax())]) if len(taken) else 0.0
         nearest = (frame["time_s"] - time_s).abs().groupby(frame["replica"]).transform("min")
         frame = frame[(frame["time_s"] - time_s).abs() == nearest].sort_values(["replica", "time_s", "start"])
         frame = frame.drop_duplicates(["replica", "start"])  # two moments may be as near

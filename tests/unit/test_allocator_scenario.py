@@ -83,7 +83,7 @@ def test_one_line_with_its_place(line: str, says: str, tmp_path: Path) -> None:
 
 
 def test_buffers_stay_in_hbm() -> None:
-    with pytest.raises(InputError, match="tiers.dram: the buffers of a growth allocator stay in HBM; leave the tier"):
+    with pytest.raises(InputError, match=r"tiers\.dram: the buffers of a growth allocator stay in HBM; leave the tier"):
         load(f"{GOOD}engine: {{allocator: growth}}\ntiers: {{dram: {{capacity: 1 TiB}}}}\n")
 
 
