@@ -98,13 +98,21 @@ def everything_is_given_back(result: Run) -> None:
         assert (replica.batch.next_growth, replica.batch._steps) == (1 << 62, {})
 
 
+def samples_say_what_is_taken(result: Run) -> None:
+    for sample in result.recorder.samples:
+        allocated = sample["allocated_tokens"]
+        assert allocated == sample["used_blocks"]
+        assert 0 <= sample["useful_tokens"] <= allocated
+        assert 0 <= sample["largest_hole_tokens"] <= result.setup.blocks - allocated
+
+
 @ALLOCATORS
 @ALL_POLICIES
 @settings(max_examples=60)
 @given(SEEDS)
 def test_every_run_obeys_the_laws(kind: str, policy: Any, seed: int) -> None:
     result = some_run(kind, policy, seed, watch=accounts_agree)
-    for law in (*LAWS, everything_is_given_back):
+    for law in (*LAWS, everything_is_given_back, samples_say_what_is_taken):
         law(result)
 
 

@@ -8,8 +8,7 @@ from sim.memory.allocators.buddy import BuddyAllocator
 from sim.memory.allocators.growth import GrowthAllocator
 from sim.memory.allocators.paged import BlockPool
 from sim.memory.allocators.static import StaticAllocator
-from sim.report.plots import style
-from sim.report.plots.address_space import address_space, segments
+from sim.report.plots import address_space, segments, style
 
 POOL, BLOCK = 1024, 16
 
@@ -58,3 +57,14 @@ def test_the_map_has_a_row_an_allocator_and_says_how_much_is_useful() -> None:
 def test_an_empty_map_is_drawn_too() -> None:
     ax = address_space(segments({}), style.figure()[1])
     assert ax.get_xlabel() == "place in the pool (tokens)"
+
+
+def test_it_is_public_and_in_the_gallery() -> None:
+    import sim
+    from sim.report.plots import gallery
+
+    assert sim.plots.address_space is address_space
+    frame = gallery.worn_pools()
+    assert list(frame["allocator"].unique()) == ["static", "growth", "buddy", "paged"]
+    left = frame[frame["use"] == "useful"].groupby("allocator")["sequence"].unique()
+    assert {tuple(sorted(set(found.dropna()))) for found in left} == {(0, 2, 4, 6, 7)}

@@ -2,8 +2,8 @@
 
 Of a run: `pool_use`, `gpu_use`, `time_by_cause`, `occupancy`, `link_use`, `ttft`, `itl`, `pauses`.
 Of a sweep: `heat_map`, `lines`, `pareto`.
-Of closed forms and catalogues: `memory_wall`, `envelope`, `fragmentation`, `reallocation`, `block_table`,
-`prefix_tree`, `step_lengths`, `break_even`, `regimes`, `tiers`.
+Of closed forms and catalogues: `memory_wall`, `envelope`, `fragmentation`, `address_space`, `reallocation`,
+`block_table`, `prefix_tree`, `step_lengths`, `break_even`, `regimes`, `tiers`.
 
 Names are imported when first used. `gallery` draws all of them.
 """
@@ -16,15 +16,16 @@ _HOMES = {
     "runs": ("pool_use", "gpu_use", "time_by_cause", "occupancy", "link_use", "ttft", "itl", "pauses"),
     "sweeps": ("heat_map", "lines", "pareto"),
     "memory": ("memory_wall", "envelope", "envelope_points", "fragmentation", "reallocation"),
+    "pool_map": ("address_space", "segments"),
     "structures": ("block_table", "prefix_tree", "tiers"),
     "waits": ("step_lengths", "break_even", "regimes"),
     "style": ("figure", "svg"),
 }
 
 __all__ = [
-    "block_table", "break_even", "envelope", "envelope_points", "figure", "fragmentation", "gpu_use", "heat_map", "itl",
-    "lines", "link_use", "memory_wall", "occupancy", "pareto", "pauses", "pool_use", "prefix_tree", "reallocation",
-    "regimes", "step_lengths", "svg", "tiers", "time_by_cause", "ttft",
+    "address_space", "block_table", "break_even", "envelope", "envelope_points", "figure", "fragmentation", "gpu_use",
+    "heat_map", "itl", "lines", "link_use", "memory_wall", "occupancy", "pareto", "pauses", "pool_use", "prefix_tree",
+    "reallocation", "regimes", "segments", "step_lengths", "svg", "tiers", "time_by_cause", "ttft",
 ]
 
 

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from sim.metrics.wording import seconds
-from sim.report.plots import runs
-from sim.report.plots.address_space import address_space
+from sim.report.plots import pool_map, runs
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -80,7 +79,7 @@ class Plots:
         frame = self.result.pool_at(at)
         engine = self.result.scenario.engine
         blocks = dict.fromkeys(frame["allocator"], engine.block_size) if engine.allocator.paged else {}
-        return address_space(frame, ax, request=request, block_tokens=blocks)
+        return pool_map.address_space(frame, ax, request=request, block_tokens=blocks)
 
     def __call__(self) -> Figure:
         """Draw an overview of the run: pool, GPUs, occupancy, latencies and causes."""

@@ -77,8 +77,7 @@ def address_space(segments: pd.DataFrame, ax: Axes | None = None, *, request: in
     ax.grid(visible=False)
     asked = "" if request is None else f"; room for {request:,} more tokens?"
     style.label(ax, f"The pool at a moment{asked}", "place in the pool (tokens)")
-    inches = ax.get_position().height * float(ax.figure.get_figure(root=True).get_size_inches()[1])
-    ax.xaxis.set_label_coords(0.5 / 1.38, -0.27 / inches)
+    ax.xaxis.label.set_x(0.5 / 1.38)  # below the pool, not below the text beside it
     kinds = {text: (colour, hatch) for text, colour, hatch in _USES.values()}
     style.legend(ax, below=True, handles=style.patches(kinds))
     return ax
