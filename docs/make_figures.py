@@ -1,7 +1,8 @@
-"""Draw the pictures of the README from runs of scenarios/quickstart.yaml: ``python docs/make_figures.py``.
+"""Draw the pictures of the README and of docs/allocators.md from runs: ``python docs/make_figures.py``.
 
 `pool_use.png`: what the KV pool holds over four hours of 32 agents under keep, drop and offload.
 `agents.png`: how resumed turns and finished trajectories follow the number of agents, under four retention policies.
+`address_space.png`: the pool of scenarios/allocators.yaml at a moment, under each allocator.
 """
 
 from __future__ import annotations
@@ -22,13 +23,14 @@ SCENARIO = HERE.parent / "scenarios" / "quickstart.yaml"
 POLICIES = ("keep", "release", "drop", "offload")
 PANELS = {"keep": "keep: paused contexts stay pinned in HBM", "drop": "drop: paused contexts are computed again",
           "offload": "offload: paused contexts move to host DRAM (1 TiB)"}
+ALLOCATORS = ("paged", "static", "growth", "buddy")
 AGENTS = (8, 16, 24, 32, 48, 64, 96)
 #: Long enough for the first agents' contexts to reach their usual size, and for some to end.
 DURATION = "4 h"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Draw both pictures."""
+    """Draw the pictures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-o", "--output", type=Path, default=HERE / "figures", help="folder for the pictures")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="runs at a time")
@@ -36,6 +38,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given.output.mkdir(parents=True, exist_ok=True)
     pool_use(given.output / "pool_use.png")
     agents(given.output / "agents.png", given.jobs)
+    address_space(given.output / "address_space.png")
+
+
+def address_space(path: Path, at_s: float = 3600.0) -> None:
+    """Draw what every part of the pool is used for an hour into the run, a row an allocator."""
+    import pandas as pd
+
+    import sim
+    from sim.report.plots import address_space as draw
+    from sim.report.plots import figure, style
+
+    scenario = SCENARIO.with_name("allocators.yaml")
+    results = [sim.run(scenario, overrides=[f"engine.allocator={name}", "duration=61min"]) for name in ALLOCATORS]
+    made, ax = figure(8.2, 3.4)
+    with style.context():
+        draw(pd.concat([result.pool_at(at_s) for result in results]), ax, request=65_536,
+             block_tokens={"paged": results[0].scenario.engine.block_size})
+    _save(made, path)
 
 
 def pool_use(path: Path) -> None:

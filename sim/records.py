@@ -125,11 +125,24 @@ TIMELINE_COLUMNS: dict[str, tuple[str, str]] = {
        for way, toward in (("out", "to"), ("in", "from")) for use, says in LINK_USES.items()},
     **{f"{tier}_{use}_byte_s": ("float64", f"byte-seconds of {name} so far: {says}; once a node")
        for tier, name in TIER_LABELS.items() for use, says in TIER_USES.items()},
+    "useful_tokens": ("int64", "token slots of the pool that hold a token (with blocks, only the last ones of decoding "
+                               "turns are looked into)"),
+    "allocated_tokens": ("int64", "token slots that belong to a sequence or to the prefix cache"),
+    "largest_hole_tokens": ("int64", "free token slots that lie together (with blocks, all free ones)"),
+}
+
+SPACE_COLUMNS: dict[str, tuple[str, str]] = {
+    "time_s": ("float64", "instant of the picture, at most 64 in a run"),
+    "replica": ("int32", "replica"),
+    "start": ("int64", "first token slot of the segment"),
+    "end": ("int64", "slot behind its last one"),
+    "use": ("string", "useful, reserved (taken but empty) or hole; blocks go by count, as their places do not matter"),
+    "trajectory": ("int64", "whose buffer it is; -1 for a hole and for blocks"),
 }
 
 TABLES: Mapping[str, dict[str, tuple[str, str]]] = {
     "turns": TURN_COLUMNS, "trajectories": TRAJECTORY_COLUMNS, "pauses": PAUSE_COLUMNS, "moves": MOVE_COLUMNS,
-    "timeline": TIMELINE_COLUMNS,
+    "timeline": TIMELINE_COLUMNS, "address_space": SPACE_COLUMNS,
 }
 
 
@@ -175,6 +188,12 @@ class RunTotals:
     steps: int = 0
     prediction_error: dict[str, float] = field(default_factory=dict)
     band: dict[str, float] = field(default_factory=dict)
+    #: Rows of SPACE_COLUMNS.
+    spaces: list[tuple[Any, ...]] = field(default_factory=list)
+    #: Token slots of a replica's pool.
+    pool_tokens: int = 0
+    #: Tokens into which a request may be cut: a block; 0 where it needs one piece.
+    piece_tokens: int = 0
 
 
 #: Ratio between neighbouring histogram buckets: percentiles read from a histogram are within 1 %.

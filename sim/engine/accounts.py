@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sim.engine.latencies import Latencies
+from sim.engine.spaces import SpaceMaps
 
 if TYPE_CHECKING:
     from sim.engine.replica import Replica
@@ -20,7 +21,7 @@ class Accounts:
 
     __slots__ = ("_admission", "_batch", "_interval_s", "_pool", "_since_s", "_tree", "copy_s", "decode_s",
                  "in_flight", "kept", "latencies", "leaving", "loading", "next_sample_s", "prefill_s",
-                 "prefilling", "recompute_s", "replica", "reserved", "running", "samples", "slots")
+                 "prefilling", "recompute_s", "replica", "reserved", "running", "samples", "slots", "spaces")
 
     def __init__(self, replica: Replica) -> None:
         self.replica = replica
@@ -37,6 +38,7 @@ class Accounts:
         self.prefill_s = self.recompute_s = self.decode_s = self.copy_s = 0.0
         self.latencies = Latencies()
         self.samples: list[tuple[float | int, ...]] = []
+        self.spaces = SpaceMaps(replica)
         self._since_s = 0.0
         self._interval_s = 1.0
         self.next_sample_s = 0.0
@@ -85,6 +87,7 @@ class Accounts:
     def sample(self, now_s: float) -> None:
         """Record the state; samples thin out as the run grows longer."""
         self.samples.append(self._row(now_s))
+        self.spaces.take(now_s)
         self.latencies.close_window(now_s)
         if len(self.samples) >= self.MOST_SAMPLES:
             self.samples = self.samples[1::2]
@@ -105,4 +108,5 @@ class Accounts:
         gpu = (self.prefill_s, self.recompute_s, self.decode_s, self.copy_s)
         return (now_s, replica.number, *(value * size for value in used), free * size, *gpu, now_s - sum(gpu),
                 pool.total - pool.free, tree.dormant, tree.kept, replica.batch.size, len(replica.admission.prefills),
-                replica.admission.queue.count, replica.cluster.alive, *replica.pauses.transfers.sample(now_s))
+                replica.admission.queue.count, replica.cluster.alive, *replica.pauses.transfers.sample(now_s),
+                *replica.extent())

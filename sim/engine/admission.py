@@ -292,24 +292,28 @@ class Admission:
             job.promised = -(-promise // size)
             self.reserved += job.promised - sequence.end
         if job.admitted_s < 0.0:
-            job.admitted_s = job.loaded_s = now_s
-            job.queue_blocks_s = self.blocked_until(now_s) - job.blocked_mark_s
-            job.hit_hbm = hit
-            job.hit_tokens = have
+            self._first_admitted(job, hit, have, now_s)
             if have > hit:
                 job.hit_below = found_tokens(found, hit, size)
-            seen = ceiling(stream, turn.prompt_tokens, size)
-            if seen > have:
-                job.ceiling = seen
-                job.recomputed = seen - have
-                self.replica.cluster.broke(job)
-            else:
-                job.ceiling = have
         if have > hit:
             self.reloads.start(job, have, found)
         else:
             self.begin_prefill(job)
         return True
+
+    def _first_admitted(self, job: Job, hit: int, have: int, now_s: float) -> None:
+        """Note what a turn waited for and found: `hit` tokens in HBM, `have` in all."""
+        job.admitted_s = job.loaded_s = now_s
+        job.queue_blocks_s = self.blocked_until(now_s) - job.blocked_mark_s
+        job.hit_hbm = hit
+        job.hit_tokens = have
+        seen = ceiling(job.turn.stream, job.turn.prompt_tokens, self.kv.pool.block_tokens)
+        if seen > have:
+            job.ceiling = seen
+            job.recomputed = seen - have
+            self.replica.cluster.broke(job)
+        else:
+            job.ceiling = have
 
     def _promise(self, job: Job, have: int, room: int) -> int:
         """Return the tokens that there must be blocks for if the turn is to be admitted."""

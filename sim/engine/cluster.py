@@ -128,10 +128,9 @@ class Cluster:
         InputError
             Always; it names the context and the pool.
         """
-        pool = self.replicas[0].kv.pool
-        raise InputError(f"the KV pool of a replica holds {pool.total * pool.block_tokens:,} tokens, so every "
-                         "trajectory is turned away; use more GPUs, a smaller kv_dtype or shorter contexts",
-                         field="workload.agents", got=f"a context of {self.longest_refused:,} tokens")
+        raise InputError(f"{self.replicas[0].holds()}, so every trajectory is turned away; use more GPUs, a smaller "
+                         "kv_dtype or shorter contexts", field="workload.agents",
+                         got=f"a context of {self.longest_refused:,} tokens")
 
     def broke(self, job: Job) -> None:
         """A turn recomputes tokens that were computed before: name the content that it could not find."""

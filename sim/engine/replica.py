@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING
 
 import simpy
 
+from sim.engine import spaces
 from sim.engine.accounts import Accounts
 from sim.engine.admission import Admission
 from sim.engine.alarm import Alarm
 from sim.engine.batch import Batch
 from sim.engine.job import Job
 from sim.engine.pauses import Pauses
+from sim.memory.allocators.base import Segment
 from sim.memory.kv_cache import KvCache
 from sim.policies.schedule import Schedule
 from sim.records import Sink
@@ -112,6 +114,18 @@ class Replica:
         """Turns running, loading or waiting."""
         admission = self.admission
         return len(admission.running) + admission.reloads.count + admission.queue.count
+
+    def holds(self) -> str:
+        """Return in words what the longest context is that the replica takes."""
+        return f"the KV pool of a replica holds {self.kv.pool.total * self.kv.pool.block_tokens:,} tokens"
+
+    def extent(self) -> tuple[int, int, int]:
+        """Return the token slots that are useful, that are taken, and that lie together in the largest hole."""
+        return spaces.extent(self)
+
+    def segments(self) -> list[Segment]:
+        """Return what every part of the pool is used for."""
+        return spaces.segments(self)
 
     def submit(self, job: Job) -> bool:
         """Queue a turn that is ready; False if it could never fit in the pool."""

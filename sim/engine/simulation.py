@@ -5,10 +5,13 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import simpy
 
+from sim.engine.buffers import BufferReplica
 from sim.engine.cluster import Cluster
+from sim.engine.dividing import buffer_cache, buffer_counts
 from sim.engine.host import Host, HostConfig, TierConfig
 from sim.engine.pauses import Pauses
 from sim.engine.replica import Replica
@@ -120,24 +123,34 @@ def _assemble(env: simpy.Environment, scenario: Scenario, deployment: Deployment
 def _replica(env: simpy.Environment, cluster: Cluster, index: int, scenario: Scenario, deployment: Deployment,
              host: Host, cost: StepCost, predictor: Predictor, sink: Sink, stretches: bool) -> Replica:
     engine, cache = scenario.engine, scenario.engine.prefix_cache
-    pool = BlockPool(deployment.pool_blocks, engine.block_size)
-    writes = _writes(scenario)
-    tree = tree_of(pool, cache.eviction, whole_nodes=cache.granularity == "node", exact_tail=cache.tail == "cow",
-                   watched=writes.when == "on_evict")
-    state_blocks = -(-deployment.state_bytes_per_sequence // deployment.block_bytes)
-    kv = KvCache(pool, tree, enabled=cache.enabled, on_chunk=cache.insert == "on_chunk", state_blocks=state_blocks)
     total = deployment.pool_blocks
-    replica = Replica(env, cluster, index, kv, cost, engine.schedule, sink,
-                      headroom_blocks=int(engine.headroom * total), low_blocks=int(cache.low_watermark * total),
-                      high_blocks=int(cache.high_watermark * total),
-                      block_copy_s=2.0 * deployment.block_bytes / deployment.hbm_Bps, layers=deployment.n_layers,
-                      context_limit=deployment.model.context_limit, step_slowdown=deployment.step_slowdown,
-                      stretches=stretches)
+    place = (env, cluster, index)
+    served = (cost, engine.schedule, sink)
+    options: dict[str, Any] = {
+        "headroom_blocks": int(engine.headroom * total), "low_blocks": int(cache.low_watermark * total),
+        "high_blocks": int(cache.high_watermark * total),
+        "block_copy_s": 2.0 * deployment.block_bytes / deployment.hbm_Bps, "layers": deployment.n_layers,
+        "context_limit": deployment.model.context_limit, "step_slowdown": deployment.step_slowdown,
+        "stretches": stretches}
+    writes = _writes(scenario)
+    replica = (Replica(*place, _paged(scenario, deployment, writes), *served, **options) if deployment.allocator.paged
+               else BufferReplica(*place, buffer_cache(deployment), *served, **options))
+    kv = replica.kv
     link = Link(env, deployment.host_link_Bps_out, deployment.host_link_Bps_in, deployment.host_link_latency_s,
                 deployment.host_link_Bps_both, host.bus)
     transfers = Transfers(env, index, link, host, deployment.block_bytes, sink)
     replica.attach(Pauses(env, replica, kv, transfers, cost, scenario.retention, predictor, sink, writes=writes))
     return replica
+
+
+def _paged(scenario: Scenario, deployment: Deployment, writes: Writes) -> KvCache:
+    """Return an empty pool of blocks with its prefix cache."""
+    cache = scenario.engine.prefix_cache
+    pool = BlockPool(deployment.pool_blocks, deployment.block_size)
+    tree = tree_of(pool, cache.eviction, whole_nodes=cache.granularity == "node", exact_tail=cache.tail == "cow",
+                   watched=writes.when == "on_evict")
+    return KvCache(pool, tree, enabled=cache.enabled, on_chunk=cache.insert == "on_chunk",
+                   state_blocks=deployment.state_slots)
 
 
 def _host_config(scenario: Scenario, deployment: Deployment) -> HostConfig:
@@ -171,6 +184,7 @@ def _finish(cluster: Cluster, deployment: Deployment, end_s: float) -> RunTotals
         replica.accounts.close(end_s)
         for row in replica.accounts.samples:
             cluster.sink.sample(row)
+        totals.spaces.extend(replica.accounts.spaces.rows())
         totals.steps += replica.steps
         totals.itl_windows.extend(replica.accounts.latencies.token_gaps())
         totals.step_windows.extend(replica.accounts.latencies.step_times())
@@ -179,6 +193,8 @@ def _finish(cluster: Cluster, deployment: Deployment, end_s: float) -> RunTotals
     cost = cluster.replicas[0].cost
     totals.counts = _counts(cluster) | cost.warnings()
     totals.band = cost.band
+    totals.pool_tokens = deployment.pool_blocks * deployment.block_size
+    totals.piece_tokens = deployment.block_size if deployment.allocator.paged else 0
     totals.prediction_error = _prediction_error(cluster)
     totals.breakers = dict(sorted(cluster.breakers.items(), key=lambda item: -item[1])[:10])
     totals.alive_integral_s = cluster.alive_integral_s(end_s)
@@ -220,4 +236,5 @@ def _counts(cluster: Cluster) -> dict[str, int]:
         "pins_expired": sum(replica.pauses.expired for replica in replicas),
         "prefetches": sum(replica.pauses.prefetches.started for replica in replicas),
         "prefetches_skipped": sum(replica.pauses.prefetches.skipped for replica in replicas),
+        **buffer_counts(replicas),
     }

@@ -137,7 +137,7 @@ class Table:
 
 
 class Tables:
-    """The sink of a run: all five tables.
+    """The sink of a run: all its tables.
 
     Parameters
     ----------
@@ -160,6 +160,7 @@ class Tables:
         self.pause = self.tables["pauses"].append
         self.move = self.tables["moves"].append
         self.sample = self.tables["timeline"].append
+        self.space = self.tables["address_space"].append
 
     def begin(self, replication: int) -> None:
         """Book what follows under this replication."""

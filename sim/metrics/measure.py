@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.errors import InputError
-from sim.metrics import checks, ledgers, percentiles, slo, warmup
+from sim.metrics import checks, ledgers, percentiles, slo, space, warmup
 from sim.metrics.collect import Columns
 from sim.records import TIERS, RunTotals
 
@@ -76,6 +76,7 @@ class Part:
     concurrency: float
     checks: dict[str, Any]
     goodput: dict[str, int]
+    space: dict[str, float]
 
 
 def measure(columns: Columns, totals: RunTotals, facts: Facts) -> Part:
@@ -114,6 +115,7 @@ def measure(columns: Columns, totals: RunTotals, facts: Facts) -> Part:
         / max(totals.end_s - begin, 1e-300),
         checks=checks.check(timeline, turn, columns, totals, finite=facts.finite, ledger=ledger),
         goodput=_goodput(columns, order, turn, begin, facts.slo) if facts.slo else {},
+        space=space.measured(columns, timeline, totals, turn),
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.metrics import binds, cost, intervals, ledgers, percentiles, slo
+from sim.metrics import binds, cost, intervals, ledgers, percentiles, slo, space
 from sim.metrics.measure import HIT_COLUMNS, Facts, Part
 from sim.records import TIERS
 
@@ -60,6 +60,7 @@ def summarise(parts: Sequence[Part], facts: Facts, wall_s: float) -> dict[str, A
         "hit_rate": _hit_rate(parts, facts),
         "counts": counts,
         "ledger": {**ledger, **ledgers.add(part.below for part in parts)},
+        "allocation": space.summary(parts),
         "hold_GB_s": ledgers.add(part.hold for part in parts),
         "concurrency": {"mean": _over(sum(part.concurrency * part.span_s for part in parts), span),
                         "max": max(part.totals.alive_max for part in parts)},

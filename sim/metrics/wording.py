@@ -106,6 +106,7 @@ def facts(summary: Summary) -> list[tuple[str, str]]:
         ("pool use", shares(summary["ledger"]["pool_byte_s"])),
         ("GPU use", shares(summary["ledger"]["gpu_s"])),
         *_below(summary["ledger"]),
+        ("allocation", _allocation(summary["allocation"])),
         ("counts", ", ".join(f"{number(count)} {name.replace('_', ' ')}"
                              for name, count in summary["counts"].items() if count) or "none"),
     ]
@@ -149,6 +150,15 @@ def _below(books: Mapping[str, Any]) -> list[tuple[str, str]]:
              for link, uses in books["link_s"].items() if sum(uses.values()) > uses["idle"] * (1 + 1e-9)]
     rows = [("tiers", ", ".join(tiers))] if tiers else []
     return [*rows, ("links busy", ", ".join(links))] if links else rows
+
+
+def _allocation(measures: Mapping[str, float | None]) -> str:
+    text = (f"{percent(measures['efficiency'])} of what is allocated and "
+            f"{percent(measures['effective_occupancy'])} of the pool holds tokens")
+    if measures["external_fragmentation"] is None:
+        return text
+    return (f"{text}; {percent(measures['external_fragmentation'])} of what is free is too scattered for "
+            f"{number(measures['request_tokens'])} tokens")
 
 
 def _hourly(rate: float | None) -> float | None:
@@ -203,8 +213,11 @@ def compared(summary: Summary) -> list[tuple[str, str]]:
     turn, pool, gpu = (summary["ledger"][name] for name in ("turn_s", "pool_byte_s", "gpu_s"))
     rows += [(f"turn time: {LABELS[name]}", _share(turn, name)) for name in turn]
     rows += [(f"pool: {LABELS[name]}", _share(pool, name))
-             for name in ("decoding", "kept", "dormant_reused", "dormant_wasted", "free")]
-    rows += [(f"GPU: {LABELS[name]}", _share(gpu, name)) for name in ("recompute", "idle")]
+             for name in ("decoding", "kept", "dormant_reused", "dormant_wasted", "tail_waste", "free")]
+    rows += [(label, percent(summary["allocation"][name])) for label, name in (
+        ("allocation efficiency", "efficiency"), ("effective occupancy", "effective_occupancy"),
+        ("external fragmentation", "external_fragmentation"))]
+    rows += [(f"GPU: {LABELS[name]}", _share(gpu, name)) for name in ("recompute", "copy_stall", "idle")]
     rows += [("evictions", number(summary["counts"]["evictions"])),
              ("forced evictions", number(summary["counts"]["forced_evictions"])),
              ("preemptions", number(summary["counts"]["preemptions"])),

@@ -26,6 +26,9 @@ SUMMARY: dict[str, str] = {
                 "scenario lacks; `ceiling`: what an infinite cache would have found",
     "counts": "`evictions`, `forced_evictions`, `preemptions`, `rejections`, `deadlocks_broken`, `cow_copies` and "
               "whatever else the engine counts, in the whole run",
+    "allocation": "`efficiency` (slots with a token over allocated ones) and `effective_occupancy` (over the pool), "
+                  "averaged over time; `external_fragmentation`, the share of free memory in holes too small for "
+                  "`request_tokens` (the median turn, prompt and output), averaged over the pictures in address_space",
     "ledger.turn_s": "seconds by cause; they sum to the measured turns' time",
     "ledger.pool_byte_s": "byte-seconds of the KV pool by use; they sum to pool bytes x measured span x replicas",
     "ledger.gpu_s": "replica-seconds by use; they sum to measured span x replicas",

@@ -14,6 +14,7 @@ from hardware_profiles.dtypes import DTYPE_BYTES
 from hardware_profiles.nodes import Method, Rates
 from sim.analytic import sizing
 from sim.errors import InputError
+from sim.scenario.allocators import Allocator, Static
 from sim.scenario.tier_places import TierPlace, places
 from sim.units import GiB
 
@@ -37,7 +38,9 @@ class Deployment:
         Degrees of parallelism; GPUs of a replica (``tp * pp``); all GPUs of all nodes, used or not: they are paid for.
     pool_bytes, block_size, block_bytes, pool_blocks
         KV pool of a replica; tokens and bytes of a block; whole blocks the pool holds. With layers that do not divide
-        by `pp` the fullest stage sets `pool_blocks`.
+        by `pp` the fullest stage sets `pool_blocks`. With a contiguous allocator a block is the slot of one token.
+    allocator
+        How the pool is divided, with what the model decides filled in.
     kv_bytes_per_token
         Bytes each further token takes, copies between GPUs included (see `ModelProfile.kv_copies`).
     kv_copies
@@ -86,6 +89,7 @@ class Deployment:
     block_size: int
     block_bytes: int
     pool_blocks: int
+    allocator: Allocator
     kv_bytes_per_token: float
     kv_copies: float
     state_bytes_per_sequence: int
@@ -128,8 +132,31 @@ class Deployment:
         return self.model.kv_bytes(tokens, self.kv_dtype, self.tp)
 
     def trajectory_bytes(self, tokens: int) -> int:
-        """Return the pool bytes a context of `tokens` tokens takes: whole blocks, and the state of a sequence."""
+        """Return the pool bytes a context of `tokens` tokens takes: whole blocks or a buffer, and its state."""
+        if not self.allocator.paged:
+            return self.allocator.slots(tokens, self.state_slots) * self.block_bytes
         return -(-tokens // self.block_size) * self.block_bytes + self.state_bytes_per_sequence
+
+    def fit(self, tokens: int, shared: int = 0, headroom: float = 0.0) -> int:
+        """Return how many contexts of `tokens` tokens the pool of a replica holds.
+
+        Parameters
+        ----------
+        shared
+            Tokens that all of them begin with; they are there once if the allocator shares blocks.
+        headroom
+            Share of the pool that stays free.
+        """
+        if isinstance(self.allocator, Static) and tokens > self.allocator.slots(0):
+            return 0
+        common = shared // self.block_size * self.block_bytes if self.allocator.paged else 0
+        return sizing.shared_concurrency(self.pool_blocks * self.block_bytes, common,
+                                         max(self.trajectory_bytes(tokens) - common, 1), headroom)
+
+    @property
+    def state_slots(self) -> int:
+        """Blocks (or slots) that the state of a sequence takes."""
+        return -(-self.state_bytes_per_sequence // self.block_bytes)
 
 
 def deploy(scenario: Scenario) -> Deployment:
@@ -163,16 +190,17 @@ def deploy(scenario: Scenario) -> Deployment:
     pool = _pool(scenario, model, node, weights / group, activations, runtime)
     copies = model.kv_copies(tp)
     token_bytes = model.kv_bytes_per_token(scenario.kv_dtype) * copies
-    block = max(1, math.ceil(sizing.block_bytes(scenario.engine.block_size, token_bytes)))
+    block = max(1, math.ceil(sizing.block_bytes(scenario.engine.slot_tokens, token_bytes)))
     fullest_stage = pp * math.ceil(model.n_layers / pp) / model.n_layers
     piece, rates = _copies(scenario, model, node, block / group)
     cap = node.host_dram_Bps or math.inf
-    return Deployment(
+    found = Deployment(
         model=model, node=node, gpu=node.gpu, weights_dtype=scenario.weights_dtype, kv_dtype=scenario.kv_dtype,
         nodes=scenario.nodes, replicas=per_node * scenario.nodes, replicas_per_node=per_node,
         tp=tp, pp=pp, gpus_per_replica=group, gpus=node.gpus * scenario.nodes,
-        pool_bytes=pool, block_size=scenario.engine.block_size, block_bytes=block,
+        pool_bytes=pool, block_size=scenario.engine.slot_tokens, block_bytes=block,
         pool_blocks=_pool_blocks(scenario, model, pool, block * fullest_stage),
+        allocator=scenario.engine.allocator.resolved(model.context_limit),
         kv_bytes_per_token=token_bytes, kv_copies=copies,
         state_bytes_per_sequence=model.state_bytes(scenario.kv_dtype, tp),
         weight_bytes=weights, activation_bytes=activations * group, runtime_bytes=runtime * group,
@@ -188,6 +216,8 @@ def deploy(scenario: Scenario) -> Deployment:
         tiers=places(scenario, node, pool * per_node),
         price_usd_per_gpu_hour=node.price_usd_per_gpu_hour,
     )
+    found.allocator.check(found.pool_blocks, found.state_slots)
+    return found
 
 
 def _replicas_per_node(scenario: Scenario, node: NodeProfile) -> int:
@@ -247,7 +277,7 @@ def _pool_blocks(scenario: Scenario, model: ModelProfile, pool: int, block: floa
     if blocks == 0:
         field = "engine.block_size" if scenario.engine.pool is None else "engine.pool"
         raise InputError(f"the KV pool of {pool} bytes does not hold one block of {math.ceil(block)} bytes "
-                         f"({scenario.engine.block_size} tokens of {model.name})", field=field)
+                         f"({scenario.engine.slot_tokens} tokens of {model.name})", field=field)
     return blocks
 
 

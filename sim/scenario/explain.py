@@ -63,7 +63,7 @@ def explain(scenario: Scenario) -> dict[str, Any]:
     limits = _limits(scenario, place, cost, contexts)
     binds = {tokens: min(found, key=lambda name: found[name]) for tokens, found in limits.items()}
     rows = [*_hardware(place), *_memory(place, contexts), *_pool(place, scenario.engine.pool is not None),
-            *_ceilings(scenario, place, contexts), *_times(scenario, place, cost, contexts),
+            *_buffers(place, contexts), *_ceilings(scenario, place, contexts), *_times(scenario, place, cost, contexts),
             *_pauses(scenario, place, cost, contexts), *_binding(limits, binds)]
     return {"scenario": scenario.name, "rows": rows, "binds": binds[_middle(contexts)],
             "assumptions": _assumptions(scenario, place, cost)}
@@ -123,11 +123,18 @@ def _pool(place: Deployment, given: bool) -> Iterator[Row]:
     yield Row(section, "tokens", place.pool_blocks * place.block_size, "tokens", "blocks x block size")
 
 
+def _buffers(place: Deployment, contexts: list[int]) -> Iterator[Row]:
+    if place.allocator.paged:
+        return
+    slots = {tokens: place.trajectory_bytes(tokens) for tokens in contexts if place.fit(tokens)}
+    for tokens, size in slots.items():
+        useful = tokens * place.block_bytes / size
+        yield Row("pool", f"buffer of {_k(tokens)}", size, "B", f"{place.allocator.kind}; {useful:.1%} of it useful")
+
+
 def _fit(scenario: Scenario, place: Deployment, tokens: int, shared: int = 0) -> int:
     """Return how many contexts of `tokens`, `shared` of them common to all, one replica holds."""
-    usable = place.pool_blocks * place.block_bytes
-    common = shared // place.block_size * place.block_bytes
-    return sizing.shared_concurrency(usable, common, place.trajectory_bytes(tokens) - common, scenario.engine.headroom)
+    return place.fit(tokens, shared, scenario.engine.headroom)
 
 
 def _ceilings(scenario: Scenario, place: Deployment, contexts: list[int]) -> Iterator[Row]:
@@ -136,7 +143,7 @@ def _ceilings(scenario: Scenario, place: Deployment, contexts: list[int]) -> Ite
     for tokens in contexts:
         yield Row(section, f"{_k(tokens)} each", _fit(scenario, place, tokens) * place.replicas, "trajectories",
                   f"{pool} / trajectory, floored, x replicas")
-    for tokens in contexts:
+    for tokens in contexts if place.allocator.paged else ():
         shared = int(tokens * SHARED)
         yield Row(section, f"{_k(tokens)} each, {_k(shared)} shared by all",
                   _fit(scenario, place, tokens, shared) * place.replicas, "trajectories",

@@ -6,6 +6,7 @@ Attribute names are the names used in YAML. A quantity is written as a number in
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
@@ -17,6 +18,7 @@ from sim.policies.retention import Release, Retention
 from sim.policies.routing import LeastLoaded, Routing
 from sim.policies.schedule import Chunked, Schedule
 from sim.scenario import shorthand
+from sim.scenario.allocators import Allocator, Paged
 from sim.scenario.catalogue import Hardware, Model, known_agents
 from sim.scenario.sweep_axes import check_sweep
 from sim.scenario.tiers import Tiers
@@ -130,9 +132,10 @@ class Engine(_Config):
     preset: Literal["vllm", "sglang", "trtllm", "lmcache", "hicache"] | None = None
     """Engine whose defaults are taken for everything that the scenario leaves out."""
     block_size: int = Field(16, ge=1, le=65536)
-    """Tokens a block of the KV pool holds."""
-    allocator: Literal["paged"] = "paged"
-    """How the KV pool is divided."""
+    """Tokens a block of the KV pool holds; a contiguous allocator has none."""
+    allocator: Annotated[Allocator, BeforeValidator(shorthand.ALLOCATOR.expand)] = Paged()
+    """How the KV pool is divided: `paged`, or in contiguous buffers (`static`, `growth`, `buddy`), which share
+    nothing: with them the prefix cache is off unless it is asked for, and asking for it is an error."""
     memory_utilization: Fraction = Field(0.92, gt=0)
     """Share of a GPU's memory that the engine may use in all."""
     headroom: Fraction = Field(0.0, lt=1)
@@ -149,6 +152,27 @@ class Engine(_Config):
     """What a step is made of, and in which order turns wait."""
     prefix_cache: Annotated[PrefixCache, BeforeValidator(shorthand.switch)] = PrefixCache()
     """Reuse of prompt prefixes."""
+
+    @property
+    def slot_tokens(self) -> int:
+        """Tokens of what the pool is divided into: blocks, or single slots."""
+        return self.block_size if self.allocator.paged else 1
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_cache_by_default(cls, data: Any) -> Any:
+        if not isinstance(data, Mapping) or "prefix_cache" in data:
+            return data
+        kind = data.get("allocator", "paged")
+        kind = kind.get("kind") if isinstance(kind, Mapping) else getattr(kind, "kind", kind)
+        return {**data, "prefix_cache": {"enabled": False}} if kind in ("static", "growth", "buddy") else data
+
+    @model_validator(mode="after")
+    def _buffers_share_nothing(self) -> Self:
+        if self.prefix_cache.enabled and not self.allocator.paged:
+            raise InputError(f"a {self.allocator.kind} allocator shares no prefixes; set prefix_cache: "
+                             "{enabled: false}", field="prefix_cache", got="enabled")
+        return self
 
 
 def _warmup(value: Any) -> Any:
@@ -211,4 +235,13 @@ class Scenario(_Config):
         if policy.policy == "offload" and getattr(self.tiers, policy.to) is None:
             raise InputError(f"offloads contexts, so tiers.{policy.to} must be given", field="retention.policy",
                              got=policy.policy)
+        return self
+
+    @model_validator(mode="after")
+    def _buffers_stay_in_hbm(self) -> Self:
+        kind = self.engine.allocator.kind
+        for name, tier in self.tiers:
+            if tier is not None and kind != "paged":
+                raise InputError(f"the buffers of a {kind} allocator stay in HBM; leave the tier out or use a paged "
+                                 "allocator", field=f"tiers.{name}", got=kind)
         return self

@@ -19,6 +19,7 @@ from sim.policies.retention import Retention
 from sim.policies.routing import Routing
 from sim.policies.schedule import Schedule
 from sim.records import TIERS
+from sim.scenario.allocators import Allocator
 from workloads import library
 from workloads.catalogue import content, is_file
 
@@ -55,6 +56,7 @@ def members(annotation: Any) -> list[type[BaseModel]]:
     return [found for part in get_args(annotation) for found in members(part)]
 
 
+ALLOCATOR = Tagged("kind", Allocator, "paged")
 SCHEDULE = Tagged("policy", Schedule, "chunked")
 EVICTION = Tagged("policy", Eviction, "lru")
 RETENTION = Tagged("policy", Retention, "release")
@@ -62,6 +64,7 @@ ROUTING = Tagged("policy", Routing, "least_loaded")
 PREDICTOR = Tagged("kind", Prediction, "learned")
 
 TAGGED: dict[Path, Tagged] = {
+    ("engine", "allocator"): ALLOCATOR,
     ("engine", "schedule"): SCHEDULE,
     ("engine", "prefix_cache", "eviction"): EVICTION,
     **{("tiers", name, "eviction"): EVICTION for name in TIERS},

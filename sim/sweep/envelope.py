@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sim.analytic import sizing
 from sim.errors import InputError
 from sim.sweep import pool
 
@@ -179,12 +178,9 @@ def _work_out(task: tuple[int, Cell, bool, int]) -> tuple[int, dict[str, Any]]:
     if cell.scenario is None:
         return number, {"ceiling": 0, "error": cell.error}
     place = deploy(cell.scenario)
-    block = place.block_size
-    common = int(cell.context_tokens * cell.sharing) // block * place.block_bytes
     longest = int(cell.context_tokens * 17 / 16)
-    ceiling = sizing.shared_concurrency(place.pool_blocks * place.block_bytes, common,
-                                        max(place.trajectory_bytes(longest) - common, 1),
-                                        cell.scenario.engine.headroom) * place.replicas
+    ceiling = place.fit(longest, int(cell.context_tokens * cell.sharing),
+                        cell.scenario.engine.headroom) * place.replicas
     row: dict[str, Any] = {"gpus": place.gpus, "replicas": place.replicas, "tp": place.tp, "ceiling": ceiling,
                            "error": None}
     return number, row | (_simulated(cell, most_replications) if simulate else {})

@@ -7,8 +7,6 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sim.analytic import sizing
-
 if TYPE_CHECKING:
     from sim.scenario.deployment import Deployment
     from sim.scenario.model import Scenario
@@ -99,11 +97,7 @@ def ceilings(scenario: Scenario, asked: Demand) -> Ceilings:
 
     place = deploy(scenario)
     cost = build(scenario.timing, place)
-    block = place.block_size
-    common = int(asked.shared_tokens) // block * place.block_bytes
-    whole = place.trajectory_bytes(max(round(asked.context_tokens), 1))
-    fit = sizing.shared_concurrency(place.pool_blocks * place.block_bytes, common, max(whole - common, 1),
-                                    scenario.engine.headroom)
+    fit = place.fit(max(round(asked.context_tokens), 1), int(asked.shared_tokens), scenario.engine.headroom)
     batch = max(1, min(fit, scenario.engine.schedule.max_seqs))
     prefill_s = _prefill_s(scenario, place, cost, asked)
     decode_s = asked.output_tokens * cost.step(batch, round(batch * asked.context_tokens)) / batch

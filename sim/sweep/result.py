@@ -1,4 +1,4 @@
-"""What a run gives back: a summary, five tables, and a folder to keep them in."""
+"""What a run gives back: a summary, tables, and a folder to keep them in."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sim.errors import InputError
 from sim.metrics.collect import Tables
 from sim.records import TABLES
 from sim.sweep import store
@@ -81,6 +82,80 @@ class Result:
     def timeline(self) -> pd.DataFrame:
         """Samples over time; columns in `sim.records.TIMELINE_COLUMNS`, plus `replication`."""
         return self._frame("timeline")
+
+    @cached_property
+    def address_space(self) -> pd.DataFrame:
+        """Pictures of the pool at some moments; columns in `sim.records.SPACE_COLUMNS`, plus `replication`."""
+        return self._frame("address_space")
+
+    def fragmentation(self, request: int, *, replication: int = 0) -> pd.DataFrame:
+        """Return how well the pool was used over time, and how scattered what was free.
+
+        Parameters
+        ----------
+        request
+            Tokens somebody asks for: external fragmentation is the share of free memory in holes too small for them.
+        replication
+            Which one.
+
+        Returns
+        -------
+        DataFrame
+            Columns ``time_s``, ``replica``, ``allocation_efficiency``, ``effective_occupancy`` and
+            ``external_fragmentation``; a row for each moment of which there is a picture.
+
+        Raises
+        ------
+        InputError
+            The request is not above 0.
+        """
+        import pandas as pd
+
+        from sim.metrics.space import COLUMNS, fragmentation
+
+        if request < 1:
+            raise InputError("expected tokens, 1 or more", field="request", got=request)
+        frame = self.address_space
+        mine = frame[frame["replication"] == replication]
+        return pd.DataFrame(fragmentation({name: mine[name].to_numpy() for name in COLUMNS}, request,
+                                          self._piece_tokens))
+
+    def pool_at(self, time_s: float | None = None, *, replication: int = 0) -> pd.DataFrame:
+        """Return the picture of the pool nearest to a time, a row a segment; what `plots.address_space` draws.
+
+        Parameters
+        ----------
+        time_s
+            The time; when left out, that of the picture with the most memory taken.
+        replication
+            Which one.
+
+        Returns
+        -------
+        DataFrame
+            Columns ``allocator`` (its name, and the replica's number if there are several), ``time_s``, ``start`` and
+            ``end`` (token slots), ``use`` (useful, reserved, hole), ``trajectory`` (missing where it is nobody's).
+        """
+        frame = self.address_space
+        frame = frame[frame["replication"] == replication]
+        if time_s is None:
+            taken = (frame["end"] - frame["start"]).where(frame["use"] != "hole", 0).groupby(frame["time_s"]).sum()
+            time_s = float(taken.index[int(taken.to_numpy().argmax())]) if len(taken) else 0.0
+        nearest = (frame["time_s"] - time_s).abs().groupby(frame["replica"]).transform("min")
+        frame = frame[(frame["time_s"] - time_s).abs() == nearest].sort_values(["replica", "time_s", "start"])
+        frame = frame.drop_duplicates(["replica", "start"])  # two moments may be as near
+        kind = self.scenario.engine.allocator.kind
+        several = frame["replica"].nunique() > 1
+        names = [f"{kind}, replica {number}" if several else kind for number in frame["replica"]]
+        owners = frame["trajectory"].astype("Int64")
+        return frame.assign(allocator=names, trajectory=owners.mask(owners < 0)).reset_index(drop=True)[
+            ["allocator", "time_s", "start", "end", "use", "trajectory"]]
+
+    @property
+    def _piece_tokens(self) -> int:
+        """Tokens into which a request may be cut; 0 for a contiguous allocator."""
+        engine = self.scenario.engine
+        return int(engine.block_size) if engine.allocator.paged else 0
 
     @property
     def plot(self) -> Any:

@@ -51,6 +51,7 @@ def flatten(summary: Mapping[str, Any]) -> Row:
         ledger = summary["ledger"]["pool_byte_s" if name == "pool" else f"{name}_s"]
         whole = sum(ledger.values())
         row |= {f"{name}_share_{use}": ledger[use] / whole if whole > 0 else None for use in uses}
+    row |= {f"allocation_{name}": value for name, value in summary["allocation"].items()}
     row |= {"hold_GB_s": summary["hold_GB_s"]["total"],
             **{f"count_{name}": count for name, count in summary["counts"].items()}}
     checks = summary["checks"]

@@ -178,6 +178,9 @@ def _run(scenario: Scenario, base: Path, tables: Tables, progress: Progress | No
         tell = None if progress is None else _telling(progress, totals, length_s, scenario.replications)
         totals.append(simulate(scenario, workload, tables, replication=number, progress=tell))
         _note_skipped(workload, totals[-1])
+        for row in totals[-1].spaces:
+            tables.space(row)
+        totals[-1].spaces.clear()
     wall_s = time.perf_counter() - begun
     tables.close()
     parts = [measure(Columns(tables, number), total, facts) for number, total in zip(numbers, totals, strict=True)]

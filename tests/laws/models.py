@@ -11,13 +11,16 @@ from typing import Any, get_args
 
 import simpy
 
+from sim.engine.buffers import BufferReplica
 from sim.engine.cluster import Cluster
 from sim.engine.host import Host, HostConfig, TierConfig
 from sim.engine.pauses import Pauses
 from sim.engine.replica import Replica
 from sim.engine.transfers import Transfers
 from sim.engine.write_backs import Writes
+from sim.memory.allocators.contiguous import ContiguousAllocator
 from sim.memory.allocators.paged import BlockPool
+from sim.memory.buffer_cache import BufferCache
 from sim.memory.cached_trees import tree_of
 from sim.memory.kv_cache import KvCache
 from sim.memory.links import Link
@@ -655,6 +658,23 @@ class Setup:
     mode: str = "sum"
     most_alive: int | None = None
     stretches: bool = True
+    #: Makes a contiguous allocator of so many slots (then `size` is 1); None for blocks and a prefix cache.
+    buffers: Callable[[int], ContiguousAllocator] | None = None
+    stall_s: float = 0.0
+    #: Share by which a step takes longer while the link copies.
+    step_slowdown: float = 0.0
+    #: Looks at the cluster after every event.
+    watch: Callable[[Cluster], None] | None = None
+
+    def memory(self) -> KvCache:
+        """Return the empty HBM of a replica."""
+        if self.buffers is not None:
+            return BufferCache(self.buffers(self.blocks), state_slots=self.state_blocks, slot_copy_s=self.block_copy_s,
+                               stall_s=self.stall_s)
+        pool = BlockPool(self.blocks, self.size)
+        tree = tree_of(pool, self.eviction, whole_nodes=self.whole_nodes, exact_tail=self.cow,
+                       watched=self.writes.when == "on_evict")
+        return KvCache(pool, tree, enabled=self.enabled, on_chunk=self.on_chunk, state_blocks=self.state_blocks)
 
 
 #: More events than any of these small runs needs.
@@ -735,13 +755,11 @@ def run(setup: Setup, agents: Agents) -> Run:
         if number % setup.per_node == 0:
             host = Host(env, below, block_bytes, shared)
             shared = {"remote": host.tier("remote")}
-        pool = BlockPool(setup.blocks, setup.size)
-        tree = tree_of(pool, setup.eviction, whole_nodes=setup.whole_nodes, exact_tail=setup.cow,
-                       watched=setup.writes.when == "on_evict")
-        kv = KvCache(pool, tree, enabled=setup.enabled, on_chunk=setup.on_chunk, state_blocks=setup.state_blocks)
-        replica = Replica(env, cluster, number, kv, cost, setup.schedule, recorder, headroom_blocks=setup.headroom,
-                          low_blocks=setup.low, high_blocks=setup.high, block_copy_s=setup.block_copy_s,
-                          layers=8, stretches=setup.stretches)
+        kv = setup.memory()
+        kind = BufferReplica if setup.buffers is not None else Replica
+        replica = kind(env, cluster, number, kv, cost, setup.schedule, recorder, headroom_blocks=setup.headroom,
+                       low_blocks=setup.low, high_blocks=setup.high, block_copy_s=setup.block_copy_s, layers=8,
+                       step_slowdown=setup.step_slowdown, stretches=setup.stretches)
         link = Link(env, setup.link_Bps, setup.link_Bps, setup.latency_s, 1.5 * setup.link_Bps if setup.both else None,
                     host.bus)
         replica.attach(Pauses(env, replica, kv, Transfers(env, number, link, host, block_bytes, recorder), cost,
@@ -765,6 +783,8 @@ def run(setup: Setup, agents: Agents) -> Run:
         if env.peek() == math.inf:
             break
         env.step()
+        if setup.watch is not None:
+            setup.watch(cluster)
     else:
         raise AssertionError(f"the run does not end: {env.now} s after {MOST_EVENTS} events")
     end_s = env.now

@@ -556,3 +556,35 @@ def test_a_buddy_block_is_given_back_as_it_was_taken() -> None:
             space.give(*wrong)
     space.give(start, 3)
     assert space.holes() == [(0, 16)]
+
+
+@settings(max_examples=200)
+@given(st.sampled_from(KINDS[:3]), st.data(), PROGRAMS)
+def test_forgetting_tokens_frees_none_and_what_a_change_needs_is_what_it_takes(kind: str, data: Any,
+                                                                               program: Any) -> None:
+    allocator = data.draw(allocators(kind))[0]
+    lengths: dict[int, int] = {}
+    for what, number, tokens in program:
+        need = allocator.needs(number, tokens + 1)
+        room = need is not None and (need == 0 or allocator.space.room(need))
+        assert allocator.can_extend(number, tokens + 1) == room
+        if what == "f" and number in lengths:
+            allocator.free(number)
+            del lengths[number]
+        elif what == "k" and number in lengths:
+            before = allocator.stats()
+            kept = min(tokens, lengths[number])
+            allocator.truncate(number, kept)
+            after = allocator.stats()
+            assert (after.allocated, after.holes) == (before.allocated, before.holes)
+            assert before.useful - after.useful == lengths[number] - kept
+            lengths[number] = kept
+        elif what == "e" and room:
+            before = allocator.space.free
+            growth = allocator.extend(number, tokens + 1)
+            assert before - allocator.space.free == need - growth.transient
+            lengths[number] = max(lengths.get(number, 0), tokens + 1)
+        assert allocator.stats().useful == sum(lengths.values())
+    for number, held in lengths.items():
+        with pytest.raises(ValueError, match="holds"):
+            allocator.truncate(number, held + 1)

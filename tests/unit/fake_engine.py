@@ -22,7 +22,7 @@ from sim.records import (
 )
 
 #: Ledgers of links and tiers: all idle, and tiers of one byte all free.
-_BELOW = list(TIMELINE_COLUMNS)[-(2 * len(LINK_USES) * len(TIERS) + len(TIER_USES) * len(TIERS)):]
+_BELOW = list(TIMELINE_COLUMNS)[-(2 * len(LINK_USES) * len(TIERS) + len(TIER_USES) * len(TIERS)) - 3:-3]
 _UNUSED = ("_idle_cum_s", "_free_byte_s")
 POOL = 1_000_000
 KV = 10_000
@@ -106,7 +106,7 @@ def _sample(sink: Any, end: float, serving: list[Any], kept: list[Any], queued: 
     for i, time in enumerate(times):
         sink.sample((float(time), 0, *(float(pool[u][i]) for u in POOL_USES), *(float(gpu[u][i]) for u in GPU_USES),
                      1, 0, 0, *(int(values[i]) for values in state), alive, *[0] * len(TIERS), 0.0, 0.0,
-                     *(float(time) * column.endswith(_UNUSED) for column in _BELOW)))
+                     *(float(time) * column.endswith(_UNUSED) for column in _BELOW), 0, 0, 0))
 
 
 def _cumulative(spans: list[tuple[float, float]], times: Any) -> Any:

@@ -59,7 +59,7 @@ def complaint(source: Any, *overrides: str) -> str:
     ("engine: vllm", "engine: expected a mapping (got vllm)"),
     ("engine: {preset: vlm}", "engine.preset: unknown value; did you mean vllm? (got vlm)"),
     ("engine: {preset: [vllm]}", "engine.preset: unknown value; did you mean vllm? (got [vllm])"),
-    ("engine: {allocator: buddy}", "engine.allocator: unknown value; choose from paged (got buddy)"),
+    ("engine: {allocator: buddi}", "engine.allocator.kind: unknown kind; did you mean buddy? (got buddi)"),
     ("engine: {blocksize: 16}", "engine.blocksize: unknown field; did you mean block_size? (got 16)"),
     ("engine: {memory_utilization: 92}", "engine.memory_utilization: must be less than or equal to 1 (got 92)"),
     ("engine: {pool: 80 Gb}", "engine.pool: 'Gb' is in bits"),

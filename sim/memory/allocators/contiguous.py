@@ -106,6 +106,24 @@ class ContiguousAllocator:
             buffer.tokens = tokens
         return growth
 
+    def needs(self, sequence: int, tokens: int) -> int | None:
+        """Return the slots of the buffer that `extend` would take, 0 if it would take none.
+
+        None says that there is no buffer so large.
+        """
+        buffer = self._buffers.get(sequence)
+        if buffer is not None and tokens <= buffer.size:
+            return 0
+        return self.buffer_tokens(tokens, buffer.first if buffer is not None else None)
+
+    def truncate(self, sequence: int, tokens: int) -> None:
+        """Forget what a sequence holds beyond its first `tokens` tokens; its buffer stays as large as it is."""
+        buffer = self._known(sequence)
+        if not 0 <= tokens <= buffer.tokens:
+            raise ValueError(f"sequence {sequence} holds {buffer.tokens} tokens (got {tokens})")
+        self._useful -= buffer.tokens - tokens
+        buffer.tokens = tokens
+
     def can_fork(self, parent: int) -> bool:
         """Return whether `fork` would do it."""
         buffer = self._known(parent)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from sim.metrics.wording import seconds
-from sim.report.plots import runs
+from sim.report.plots import pool_map, runs
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -70,6 +70,16 @@ class Plots:
     def pauses(self, ax: Axes | None = None) -> Axes:
         """Draw what became of each paused context."""
         return runs.pauses(self.result.pauses, ax)
+
+    def address_space(self, at: float | None = None, ax: Axes | None = None, *, request: int | None = None) -> Axes:
+        """Draw what every part of the pool is used for at a time; when left out, where the pool is fullest.
+
+        Of a `request` of so many tokens the text says how much of what is free is too scattered for it.
+        """
+        frame = self.result.pool_at(at)
+        engine = self.result.scenario.engine
+        blocks = dict.fromkeys(frame["allocator"], engine.block_size) if engine.allocator.paged else {}
+        return pool_map.address_space(frame, ax, request=request, block_tokens=blocks)
 
     def __call__(self) -> Figure:
         """Draw an overview of the run: pool, GPUs, occupancy, latencies and causes."""
