@@ -71,6 +71,29 @@ def cached_prefixes(evict: int = 0) -> pd.DataFrame:
     return tree_spans(tree, before)
 
 
+def worn_pools() -> pd.DataFrame:
+    """Return what a pool of 16k tokens is used for under four allocators, after the same sequences came and went."""
+    from sim.memory.allocators.base import Allocator
+    from sim.memory.allocators.block_tables import PagedAllocator
+    from sim.memory.allocators.buddy import BuddyAllocator
+    from sim.memory.allocators.growth import GrowthAllocator
+    from sim.memory.allocators.paged import BlockPool
+    from sim.memory.allocators.static import StaticAllocator
+
+    pool, block = 16_384, 16
+    allocators: dict[str, Allocator] = {
+        "static": StaticAllocator(pool, 2_048), "growth": GrowthAllocator(pool), "buddy": BuddyAllocator(pool, block),
+        "paged": PagedAllocator(BlockPool(pool // block, block))}
+    for allocator in allocators.values():
+        for number, tokens in enumerate((900, 2_000, 600, 1_500, 700, 1_900, 1_100, 500)):
+            if allocator.can_extend(number, tokens):
+                allocator.extend(number, tokens)
+        for number in (1, 3, 5):
+            allocator.free(number)
+    frame: pd.DataFrame = plots.segments(allocators)
+    return frame
+
+
 def of_runs() -> list[Draw]:
     """Simulate, and return what draws each figure."""
     import sim
@@ -97,6 +120,7 @@ def of_closed_forms() -> list[Draw]:
 
     return [
         lambda ax: plots.memory_wall(ax=ax), lambda ax: plots.envelope(ax=ax), lambda ax: plots.fragmentation(ax=ax),
+        lambda ax: plots.address_space(worn_pools(), ax, request=4_096, block_tokens={"paged": 16}),
         lambda ax: plots.reallocation(ax=ax), lambda ax: plots.block_table(ax=ax),
         lambda ax: plots.prefix_tree(cached_prefixes(evict=110), ax, title="Prefix tree after an eviction"),
         lambda ax: plots.step_lengths(chunks=(2_048, 512), ax=ax), lambda ax: plots.break_even(ax=ax),
