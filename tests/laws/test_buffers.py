@@ -22,7 +22,7 @@ from sim.memory.allocators.buddy import BuddyAllocator
 from sim.memory.allocators.contiguous import ContiguousAllocator
 from sim.memory.allocators.growth import GrowthAllocator
 from sim.memory.allocators.static import StaticAllocator
-from sim.memory.buffer_cache import common_tokens
+from sim.memory.contexts import common_tokens
 from sim.policies.retention import Drop, Keep, Release
 from workloads.trajectory import Stream
 
