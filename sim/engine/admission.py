@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sim.engine.job import NO_SEQUENCE, Job
+from sim.engine.pressure import Pressure
 from sim.engine.queue import WaitingQueue
+from sim.engine.relief import Relief
 from sim.engine.reloads import Reloads
 from sim.memory.kv_cache import ceiling
 from sim.memory.prefix_tree import Node
@@ -13,10 +15,6 @@ from sim.memory.tiers import cover, found_tokens
 
 if TYPE_CHECKING:
     from sim.engine.replica import Replica
-
-
-#: Over how many seconds the pressure on the pool is averaged.
-_SHARE_WINDOW_S = 120.0
 
 
 class Admission:
@@ -46,19 +44,13 @@ class Admission:
         self.cancelled: list[Job] = []
         #: Turns whose prefill was complete before their pipelined reload, which has ended now.
         self.held_back: list[Job] = []
-        self.preemptions = self.rejections = self.deadlocks = 0
+        self.rejections = 0
         #: Turns served although their context is longer than the model takes.
         self.over_limit = 0
-        #: Whether the head of the queue lacks blocks; for how long heads have, so far.
-        self.blocked = False
-        self._blocked_s = 0.0
-        self._blocked_since_s = 0.0
-        #: A turn was preempted since chunks were last picked: then nothing new is admitted at first (as in vLLM).
-        self._preempted = False
-        #: Nothing is admitted in this step for that reason, but may be in the next.
+        self.pressure = Pressure()
+        self.relief = Relief(self)
+        #: Nothing is admitted in this step because a turn was preempted, but may be in the next.
         self.resting = False
-        self._share = 0.0
-        self._share_mark = (0.0, 0.0)
 
     def enqueue(self, job: Job, now_s: float) -> bool:
         """Queue a turn; False if it could never fit in the pool."""
@@ -71,7 +63,7 @@ class Admission:
             self.over_limit += 1
         job.replica = self.replica.number
         job.state = Job.WAITING
-        job.blocked_mark_s = self.blocked_until(now_s) if self.blocked else self._blocked_s
+        job.blocked_mark_s = self.pressure.blocked_s(now_s)
         self.queue.push(job)
         return True
 
@@ -85,15 +77,6 @@ class Admission:
             self.replica.kick()
         job.session.turn_dropped(job, now_s, "rejected")
 
-    def blocked_until(self, now_s: float) -> float:
-        """Return the seconds so far during which the head of the queue lacked blocks."""
-        return self._blocked_s + (now_s - self._blocked_since_s if self.blocked else 0.0)
-
-    def mark_blocked(self, blocked: bool, now_s: float) -> None:
-        """From now on the head of the queue lacks blocks, or does not."""
-        self._blocked_s, self._blocked_since_s = self.blocked_until(now_s), now_s
-        self.blocked = blocked
-
     def pick_chunks(self, now_s: float) -> list[tuple[Job, int]]:
         """Return this step's prompt chunks: of prefills in progress first, then of waiting turns, in order."""
         schedule, queue, prefills = self.schedule, self.queue, self.prefills
@@ -101,11 +84,12 @@ class Admission:
         chunks: list[tuple[Job, int]] = []
         if prefills:
             room = self._continue_prefills(chunks, room, now_s)
-        blocked = self.resting = self._preempted and bool(chunks or self.batch.size)
-        self._preempted = False
+        # Nothing new is admitted in a step that preempted (as in vLLM).
+        blocked = self.resting = self.relief.preempted and bool(chunks or self.batch.size)
+        self.relief.preempted = False
         while queue.count and not blocked and room > 0 and schedule.admits(self.batch.size, self._seated()):
             job = queue.head()
-            if not self._admit(job, room, now_s):
+            if not self.admit(job, room, now_s):
                 blocked = True
                 break
             room -= self._enter(job, chunks, room, now_s)
@@ -114,8 +98,8 @@ class Admission:
             if passing is None:
                 break
             room -= self._enter(passing, chunks, room, now_s)
-        if blocked or self.blocked:
-            self.mark_blocked(blocked, now_s)
+        if blocked or self.pressure.blocked:
+            self.pressure.mark(blocked, now_s)
         for job, new in chunks:
             self.prefill_context += new
             if job.start_s < 0.0:
@@ -156,15 +140,6 @@ class Admission:
                     job.held_s += now_s
                 self._first_token(job, now_s)
 
-    def blocked_share(self, now_s: float) -> float:
-        """Return the share of the last minutes during which the head of the queue lacked blocks."""
-        total = self.blocked_until(now_s)
-        since_s, before = self._share_mark
-        if now_s - since_s > _SHARE_WINDOW_S:
-            self._share = (total - before) / (now_s - since_s)
-            self._share_mark = (now_s, total)
-        return max(self._share, 1.0 if self.blocked else 0.0)
-
     def begin_prefill(self, job: Job) -> None:
         """An admitted turn's prefix is in HBM: it computes the rest."""
         job.state = Job.PREFILL
@@ -184,7 +159,7 @@ class Admission:
 
     def finish(self, job: Job, now_s: float) -> None:
         """A turn has given its last token."""
-        node = self._leave(job, now_s, finished=True)
+        node = self.leave(job, now_s, finished=True)
         job.state = Job.ENDED
         job.session.turn_ended(job, node, now_s)
 
@@ -207,43 +182,9 @@ class Admission:
                 self.replica.pauses.let_go(job.pause, now_s)
             self.reloads.cancel(job)
             if job.sequence is not NO_SEQUENCE:
-                self._leave(job, now_s, finished=False)
+                self.leave(job, now_s, finished=False)
             job.state = Job.ENDED
             job.session.turn_dropped(job, now_s, "pruned")
-
-    def secure_decode_step(self, now_s: float) -> None:
-        """Make sure that every decoding turn can take its next token, preempting the newest turns if need be."""
-        while self.batch.size and self.batch.blocks_for(1) > self.replica.decode_room():
-            self._relieve(now_s)
-
-    def unblock(self, now_s: float) -> bool:
-        """Nothing runs, yet turns wait: break the deadlock. False if something under way may still resolve it."""
-        if self.reloads.count or self.replica.accounts.leaving:
-            return False
-        room = self.schedule.prefill_room(0, 0)
-        for job in self.queue.in_order()[1:]:
-            if self._admit(job, room, now_s):
-                self.queue.pop(job)
-                self.deadlocks += 1
-                return True
-        pauses = self.replica.pauses
-        if self.queue.pinned:
-            # Turns that wait on their pinned contexts keep each other, and the head, from running.
-            self.deadlocks += 1
-            job = next(reversed(self.queue.pinned))
-            del self.queue.pinned[job]
-            if job.pause is not None:
-                pauses.force(job.pause, now_s)
-            return True
-        if any(pause.returns for pause in pauses.kept):
-            return False
-        self.deadlocks += 1
-        if pauses.demote(now_s):
-            return True
-        job = self.queue.head()
-        self.queue.pop(job)
-        self.refuse(job, now_s)
-        return True
 
     # ---------------------------------------------------------------- steps of the above
 
@@ -253,14 +194,14 @@ class Admission:
             if room <= 0:
                 break
             new = min(room, job.target - job.position)
-            if job.state == Job.PREFILL and self._secure(job, job.position + new, now_s):
+            if job.state == Job.PREFILL and self.relief.secure(job, job.position + new, now_s):
                 self.grow(job, job.position + new, now_s)
                 chunks.append((job, new))
                 room -= new
         chunks[:] = [entry for entry in chunks if entry[0].state == Job.PREFILL]
         return room
 
-    def _admit(self, job: Job, room: int, now_s: float) -> bool:
+    def admit(self, job: Job, room: int, now_s: float) -> bool:
         """Give a waiting turn its place: match its prefix, lock it, and start its reload or its prefill."""
         kv, turn = self.kv, job.turn
         stream = turn.stream
@@ -304,7 +245,7 @@ class Admission:
     def _first_admitted(self, job: Job, hit: int, have: int, now_s: float) -> None:
         """Note what a turn waited for and found: `hit` tokens in HBM, `have` in all."""
         job.admitted_s = job.loaded_s = now_s
-        job.queue_blocks_s = self.blocked_until(now_s) - job.blocked_mark_s
+        job.queue_blocks_s = self.pressure.blocked_s(now_s) - job.blocked_mark_s
         job.hit_hbm = hit
         job.hit_tokens = have
         seen = ceiling(job.turn.stream, job.turn.prompt_tokens, self.kv.pool.block_tokens)
@@ -347,7 +288,7 @@ class Admission:
         Its context stays in HBM either way, so letting it wait would help nobody.
         """
         for job in self.queue.pinned:
-            if job.pause is not None and job.pause.locked and self._admit(job, room, now_s):
+            if job.pause is not None and job.pause.locked and self.admit(job, room, now_s):
                 return job
         return None
 
@@ -370,41 +311,7 @@ class Admission:
             job.state = Job.DECODE
             self.batch.join(job)
 
-    def _secure(self, job: Job, tokens: int, now_s: float) -> bool:
-        """Make sure that `job` can grow to `tokens`; False if it had to be preempted for it."""
-        if job.promised:
-            return True
-        need = self.kv.pool.blocks(tokens) - job.sequence.end
-        while need > self.kv.pool.free + self.kv.tree.dormant - self.reserved:
-            if not self._relieve(now_s) or job.state != Job.PREFILL:
-                return False
-        return True
-
-    def _relieve(self, now_s: float) -> bool:
-        """Free blocks for running turns: demote the oldest kept pause, or else preempt the newest running turn."""
-        if self.replica.pauses.demote(now_s):
-            return True
-        if not self.running:
-            return False
-        self._preempt(next(reversed(self.running)), now_s)
-        return True
-
-    def _preempt(self, job: Job, now_s: float) -> None:
-        """Take a running turn's blocks; it goes back to the front of the queue and computes them again later."""
-        self._leave(job, now_s, finished=False)
-        self.preemptions += 1
-        self._preempted = True
-        job.preemptions += 1
-        if job.preempted_s < 0.0:
-            job.preempted_s = now_s
-        if job.held_s < 0.0:
-            job.held_s += now_s
-        job.state = Job.WAITING
-        job.target = job.turn.prompt_tokens + job.generated
-        job.position = 0
-        self.queue.push_front(job)
-
-    def _leave(self, job: Job, now_s: float, *, finished: bool) -> Node | None:
+    def leave(self, job: Job, now_s: float, *, finished: bool) -> Node | None:
         """Close a turn's sequence wherever it stands; return the node of its content in the cache, if any."""
         if job.state == Job.DECODE:
             if not finished:

@@ -17,6 +17,7 @@ from sim.engine.batch import NEVER, Batch
 from sim.engine.cluster import Cluster
 from sim.engine.job import NO_SEQUENCE, Job
 from sim.engine.pauses import Pauses
+from sim.engine.relief import Relief
 from sim.engine.replica import Replica
 from sim.memory.allocators.base import Segment
 from sim.memory.buffer_cache import BufferCache
@@ -115,6 +116,10 @@ class BufferAdmission(Admission):
     kv: BufferCache
     batch: BufferBatch
 
+    def __init__(self, replica: Replica, headroom_blocks: int) -> None:
+        super().__init__(replica, headroom_blocks)
+        self.relief = BufferRelief(self)
+
     def enqueue(self, job: Job, now_s: float) -> bool:
         """Queue a turn; False if no buffer could ever hold it."""
         tokens = job.turn.prompt_tokens + job.turn.output_tokens
@@ -129,18 +134,7 @@ class BufferAdmission(Admission):
         super().finish(job, now_s)
         self.kv.settle(now_s)
 
-    def secure_decode_step(self, now_s: float) -> None:
-        """Give every turn whose buffer is full a larger one, preempting the newest turns if need be."""
-        batch, kv = self.batch, self.kv
-        while batch.next_growth <= batch.step:
-            job = batch.first_full()
-            position = batch.position(job)
-            if kv.can_grow(job.sequence, position + 1):
-                batch.grown(job, kv.extend(job.sequence, position))
-            else:
-                self._relieve(now_s)
-
-    def _admit(self, job: Job, room: int, now_s: float) -> bool:
+    def admit(self, job: Job, room: int, now_s: float) -> bool:
         """Give a waiting turn a buffer for its prompt: the one kept for it, a copy of a branch's, or an empty one."""
         kv, turn, pauses = self.kv, job.turn, self.replica.pauses
         owner = job.session.trajectory.number
@@ -166,11 +160,28 @@ class BufferAdmission(Admission):
         self.begin_prefill(job)
         return True
 
-    def _leave(self, job: Job, now_s: float, *, finished: bool) -> Any:
+    def leave(self, job: Job, now_s: float, *, finished: bool) -> Any:
         """Close a turn's sequence wherever it stands; return its context, if it has ended."""
         if job.state != Job.DECODE and job.sequence is not NO_SEQUENCE:
             self.batch.slots -= self.kv.room_left(job.sequence, job.target)
-        return super()._leave(job, now_s, finished=finished)
+        return super().leave(job, now_s, finished=finished)
+
+
+class BufferRelief(Relief):
+    """What gives way when a decoding turn needs a larger buffer."""
+
+    admission: BufferAdmission
+
+    def secure_decode_step(self, now_s: float) -> None:
+        """Give every turn whose buffer is full a larger one, preempting the newest turns if need be."""
+        batch, kv = self.admission.batch, self.admission.kv
+        while batch.next_growth <= batch.step:
+            job = batch.first_full()
+            position = batch.position(job)
+            if kv.can_grow(job.sequence, position + 1):
+                batch.grown(job, kv.extend(job.sequence, position))
+            else:
+                self.free_some(now_s)
 
 
 class BufferAccounts(Accounts):

@@ -201,7 +201,7 @@ class Pauses:
             recompute_s=self.cost.step(0, 0, ((private, pause.context_tokens - private),)) if private else 0.0,
             pool_bytes=float(pool.total * self.block_bytes),
             free_fraction=(pool.free + kv.tree.dormant) / pool.total, waiting=replica.admission.queue.count,
-            blocked_share=replica.admission.blocked_share(self.env.now), tiers=tiers)
+            blocked_share=replica.admission.pressure.share(self.env.now), tiers=tiers)
 
     def _send(self, pause: Pause, part: list[tuple[Node, int, int]], name: str, now_s: float) -> bool:
         """Copy blocks ``[first, end)`` of nodes to a tier; False if there are none or it has no room for them."""

@@ -299,13 +299,13 @@ class Replica:
         if admission.held_back:
             admission.release_held(now_s)
         if (batch.size > self.kv.pool.free or self._promises) and batch.size > self.decode_room():
-            admission.secure_decode_step(now_s)
+            admission.relief.secure_decode_step(now_s)
         if admission.queue.count or admission.prefills:
             if batch.size:
                 self.take_decode_blocks(1, now_s)
             self._chunks = admission.pick_chunks(now_s)
-        elif admission.blocked:
-            admission.mark_blocked(False, now_s)
+        elif admission.pressure.blocked:
+            admission.pressure.mark(False, now_s)
             admission.resting = False
         self._start_s = now_s
         if self._chunks:
@@ -314,7 +314,7 @@ class Replica:
             self._start_stretch()
         else:
             self._steps = 0
-            if admission.queue.count and admission.unblock(now_s):
+            if admission.queue.count and admission.relief.unblock(now_s):
                 self.kick()
 
     def _start_stretch(self) -> None:

@@ -220,10 +220,10 @@ def _counts(cluster: Cluster) -> dict[str, int]:
     return {
         "evictions": sum(replica.kv.tree.evicted for replica in replicas),
         "forced_evictions": sum(replica.pauses.forced for replica in replicas),
-        "preemptions": sum(replica.admission.preemptions for replica in replicas),
+        "preemptions": sum(replica.admission.relief.preemptions for replica in replicas),
         "over_context_limit": sum(replica.admission.over_limit for replica in replicas),
         "rejections": sum(replica.admission.rejections for replica in replicas),
-        "deadlocks_broken": sum(replica.admission.deadlocks for replica in replicas),
+        "deadlocks_broken": sum(replica.admission.relief.deadlocks for replica in replicas),
         "cow_copies": sum(replica.kv.copies for replica in replicas),
         "offload_failures": sum(replica.pauses.offload_failures for replica in replicas),
         **{f"{name}_evictions": sum(tier.evicted for tier in {id(t): t for t in (h.tier(name) for h in hosts)}.values())

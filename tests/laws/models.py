@@ -711,9 +711,9 @@ class Run:
         replicas = self.cluster.replicas
         hosts = {id(r.pauses.host): r.pauses.host for r in replicas}.values()
         return {
-            "preemptions": sum(r.admission.preemptions for r in replicas),
+            "preemptions": sum(r.admission.relief.preemptions for r in replicas),
             "rejections": sum(r.admission.rejections for r in replicas),
-            "deadlocks": sum(r.admission.deadlocks for r in replicas),
+            "deadlocks": sum(r.admission.relief.deadlocks for r in replicas),
             "evicted": sum(r.kv.tree.evicted for r in replicas),
             "copies": sum(r.kv.copies for r in replicas),
             "forced": sum(r.pauses.forced for r in replicas),
