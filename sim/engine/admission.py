@@ -74,7 +74,7 @@ class Admission:
         self.rejections += 1
         if job.pause is not None:
             self.replica.pauses.let_go(job.pause, now_s)
-            self.replica.kick()
+            self.replica.blocks_freed()
         job.session.turn_dropped(job, now_s, "rejected")
 
     def pick_chunks(self, now_s: float) -> list[tuple[Job, int]]:

@@ -182,7 +182,7 @@ class Pauses:
             self.replica.before_change()
             self.expired += 1
             self.let_go(pause, self.env.now)
-            self.replica.kick()
+            self.replica.blocks_freed()
 
     def _view(self, pause: Pause, wait: Wait) -> PauseView:
         moved = float(pause.blocks * self.block_bytes)
@@ -242,7 +242,7 @@ class Pauses:
             self.let_go(pause, now_s)
             if not pause.ended and (pause.frees or pause.action == "drop"):
                 self.kv.drop(self.kv.private_part(pause.node, pause.trajectory), now_s)
-        self.replica.kick()
+        self.replica.blocks_freed()
         if pause.frees and not pause.ended:
             self.prefetches.plan(pause)
 

@@ -77,6 +77,7 @@ class Prefetches:
         self._open[pause] = (sequence, reach, blocks, pauses.transfers.hold(stream))
         pause.fetch = pauses.transfers.bring(found, "prefetch", pause.trajectory, PREFETCH,
                                              lambda: self._fetched(pause))
+        pauses.replica.blocks_taken()
 
     def _fetched(self, pause: Pause) -> None:
         """The context is back: pin it until the trajectory is, or hand it to the turn that waits for it."""
@@ -90,7 +91,7 @@ class Prefetches:
         pauses.kv.commit(sequence, reach)
         pause.node = pauses.kv.close(sequence, reach, now_s)
         if pause.ended and (pause.joined is None or pause.joined.cancelled):
-            pauses.replica.kick()
+            pauses.replica.blocks_freed()
             return
         if pause.node is not None:
             pauses.pin(pause, now_s)
@@ -104,4 +105,4 @@ class Prefetches:
         pause.regained(blocks, now_s)
         if pause.node is not None:
             pause.node.pause = pause
-        pauses.replica.kick()
+        pauses.replica.blocks_freed()

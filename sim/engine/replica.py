@@ -154,6 +154,16 @@ class Replica:
                 left_s = self._start_s + stretch_s(self._lines, batch.context, batch.size, begun) - now_s
                 self._wake_after(left_s if left_s > 0.0 else 0.0)
 
+    def blocks_freed(self) -> None:
+        """Blocks have become free outside the step loop, which only waiting turns care about."""
+        if self.admission.queue.count:
+            self.kick()
+
+    def blocks_taken(self) -> None:
+        """Blocks were taken outside the step loop: end the stretch under way early if it had counted on them."""
+        if self._steps > 1 and self.batch.blocks_for(self._steps) - self._taken > self.decode_room():
+            self.kick()
+
     def before_change(self) -> None:
         """Blocks are about to be freed by a copy's end: first take those of the steps that have begun."""
         now_s = self.env.now

@@ -129,7 +129,7 @@ class Session:
                     return
             else:
                 self.cluster.replicas[home].pauses.let_go(pause, now_s)
-                self.cluster.replicas[home].kick()
+                self.cluster.replicas[home].blocks_freed()
         if not self.cluster.replicas[index].submit(job):
             self.cluster.replicas[index].admission.refuse(job, now_s)
 
@@ -164,7 +164,7 @@ class Session:
             now_s = self.cluster.env.now
             replica.pauses.end(pause, now_s)
             replica.pauses.let_go(pause, now_s)
-            replica.kick()
+            replica.blocks_freed()
 
     def _leave_system(self, job: Job, now_s: float) -> None:
         del self.jobs[job.turn]

@@ -62,8 +62,8 @@ class Transfers:
     def time_s(self, tier: str, size: float, priority: int) -> tuple[float, float]:
         """Return the seconds until `size` bytes would be out in a tier, and back, with the queues as they are now."""
         index = TIERS.index(tier)
-        out_s, back_s = (max(hop.wait_s(size, priority) for hop in self.host.hops(index, self.link, out=out))
-                         for out in (True, False))
+        out_s = max([hop.wait_s(size, priority) for hop in self.host.hops(index, self.link, out=True)])
+        back_s = max([hop.wait_s(size, priority) for hop in self.host.hops(index, self.link, out=False)])
         return out_s, back_s
 
     def sample(self, now_s: float) -> tuple[float, ...]:

@@ -200,10 +200,11 @@ class Bus:
 
     def share(self) -> None:
         """Set the rates of all copies under way: what each link allows, scaled down alike if that is too much."""
-        total = sum(sum(link.allowed()) for link in self.links)
-        scale = min(1.0, self.bandwidth_Bps / total) if total > 0.0 else 1.0
-        for link in self.links:
-            link.apply(scale)
+        busy = [(link, link.allowed()) for link in self.links if link.busy]
+        total = sum(out_Bps + in_Bps for _, (out_Bps, in_Bps) in busy)
+        scale = self.bandwidth_Bps / total if total > self.bandwidth_Bps else 1.0
+        for link, rates in busy:
+            link.apply(rates, scale)
 
 
 class Link:
@@ -257,7 +258,7 @@ class Link:
     def rates_changed(self) -> None:
         """A direction started or stopped: share out the bandwidth anew."""
         if self.bus is None:
-            self.apply(1.0)
+            self.apply(self.allowed(), 1.0)
         else:
             self.bus.share()
         if self.watch is not None and self.busy != self._was_busy:
@@ -274,9 +275,9 @@ class Link:
             scale = min(1.0, self.both_Bps / (out.bandwidth_Bps + into.bandwidth_Bps))
         return out.bandwidth_Bps * scale, into.bandwidth_Bps * scale
 
-    def apply(self, scale: float) -> None:
-        """Set the rates to `scale` times what the link allows."""
-        out_Bps, in_Bps = self.allowed()
+    def apply(self, rates_Bps: tuple[float, float], scale: float) -> None:
+        """Set the rates of the copies under way, out and in, to `scale` times `rates_Bps`."""
+        out_Bps, in_Bps = rates_Bps
         if out_Bps:
             self.out.set_rate(out_Bps * scale)
         if in_Bps:

@@ -166,9 +166,10 @@ class Tier:
 
     def victims(self) -> Iterator[Entry]:
         """Yield the entries that no copy pins, the first to go first."""
-        free = [entry for entry in self.entries.values() if not entry.pins]
+        unpinned = (entry for entry in self.entries.values() if not entry.pins)
         if self._policy is None:
-            return iter(free)
+            return unpinned
+        free = list(unpinned)
         if self._lists is None:
             rank = self._policy.rank  # type: ignore[union-attr]
             return iter(sorted(free, key=lambda entry: rank(self._view(entry))))
