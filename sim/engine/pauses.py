@@ -61,7 +61,7 @@ class Pauses:
         self.sink = sink
         self.writes = writes or Writes()
         self.write_through = self.writes.when == "on_compute"
-        self.write_backs = WriteBacks(self) if self.writes.when == "on_evict" else None
+        self.write_backs = WriteBacks(self) if self.writes.when != "on_pause" else None
         self.prefetches = Prefetches(self)
         #: Kept pauses in order of their start: the first is the first to be demoted.
         self.kept: dict[Pause, None] = {}
@@ -71,14 +71,13 @@ class Pauses:
         #: Predictions made, the sum of their errors (expected less true wait) and of the errors' sizes, in seconds.
         self.predictions = 0
         self.error_s = self.absolute_error_s = 0.0
-        self._asks = policy.needs_view or policy.prefetch is not None
+        #: Whether anybody wants to know how long a pause will be.
+        self._predicts = policy.needs_view or policy.prefetch is not None or self.write_through
 
     def begin(self, trajectory: int, turn: Turn, heir: Turn, node: Node | None, context_tokens: int,
               now_s: float) -> Pause:
         """A turn has ended and `heir` follows: decide what becomes of its context."""
         pause = Pause(trajectory, turn, heir, node, context_tokens, now_s)
-        if self.write_backs is not None:
-            self.write_backs.run(now_s)
         if node is None:
             return pause
         part = self.kv.private_part(node, trajectory)
@@ -91,7 +90,7 @@ class Pauses:
         if not part:
             return pause
         policy = self.policy
-        if not self._asks and not self.write_through:
+        if not self._predicts:
             if policy.policy == "release":
                 return pause
             decision = policy.decide(UNSEEN)
@@ -120,7 +119,8 @@ class Pauses:
     def end(self, pause: Pause, now_s: float) -> None:
         """The next turn is ready: book the pause. Its lock stays until `let_go`."""
         wait_s = now_s - pause.start_s
-        self.predictor.observe(pause.tool, wait_s)
+        if self._predicts:
+            self.predictor.observe(pause.tool, wait_s)
         if pause.predicted_s == pause.predicted_s:
             self.predictions += 1
             self.error_s += pause.predicted_s - wait_s

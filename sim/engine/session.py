@@ -77,6 +77,9 @@ class Session:
                 follower.pending -= 1
                 if follower.pending == 0:
                     self._wait_for(follower)
+        pauses = self.cluster.replicas[job.replica].pauses
+        if pauses.write_backs is not None:
+            pauses.write_backs.turn_ended(turn, node, now_s)
         if not self.jobs and not self.timers:
             self._end("rejected" if self._rejected else "finished")
 

@@ -148,7 +148,7 @@ def _paged(scenario: Scenario, deployment: Deployment, writes: Writes) -> KvCach
     cache = scenario.engine.prefix_cache
     pool = BlockPool(deployment.pool_blocks, deployment.block_size)
     tree = tree_of(pool, cache.eviction, whole_nodes=cache.granularity == "node", exact_tail=cache.tail == "cow",
-                   watched=writes.when == "on_evict")
+                   watched=writes.when != "on_pause")
     return KvCache(pool, tree, enabled=cache.enabled, on_chunk=cache.insert == "on_chunk",
                    state_blocks=deployment.state_slots)
 

@@ -57,6 +57,10 @@ class Writes:
         return part
 
 
+#: More tokens than any context has.
+_ALL = 1 << 62
+
+
 class _Flight:
     """A node's blocks ``[first, end)`` on their way out."""
 
@@ -71,10 +75,10 @@ class _Flight:
 
 
 class WriteBacks:
-    """Copies dormant contexts to DRAM ahead of their eviction (write-back).
+    """Copies dormant contexts to DRAM: ahead of their eviction (write-back), or when their turn ends (write-through).
 
-    While fewer blocks than a share of the pool are free or copied, dormant nodes are copied, those used longest ago
-    first. A node stays dormant meanwhile and may be found again; evicting blocks that are copied loses nothing. If
+    With write-back, while fewer blocks than a share of the pool are free or copied, dormant nodes are copied, those used longest ago
+    first. Either way a node stays dormant meanwhile and may be found again; evicting blocks that are copied loses nothing. If
     running turns need the blocks before their copy has ended, they are lost and the copy is cut short.
 
     Attributes
@@ -97,6 +101,13 @@ class WriteBacks:
         if not isinstance(tree, WatchedTree | WatchedArcTree):
             raise TypeError("write-back needs a prefix tree that can be watched")
         tree.watcher = self
+
+    def turn_ended(self, turn: Turn, node: Node | None, now_s: float) -> None:
+        """A turn has ended, and the pause behind it has begun if there is one: write what is to be in DRAM by now."""
+        if not self.pauses.write_through:
+            self.run(now_s)
+        elif node is not None:
+            self._write_through(node, turn, now_s)
 
     def run(self, now_s: float) -> None:
         """Start copies until enough blocks are free, copied or being copied."""
@@ -134,6 +145,20 @@ class WriteBacks:
         self._dirty.pop(node, None)
         self._clean.pop(node, None)
 
+    def _write_through(self, node: Node, turn: Turn, now_s: float) -> None:
+        """Copy what the path of a turn that has ended in `node` holds that no one uses and DRAM lacks.
+
+        What the retention policy has pinned goes out by its own copy.
+        """
+        writes = self.pauses.writes
+        tokens = turn.prompt_tokens if writes.prompt_only else node.tokens
+        at: Node | None = node
+        while at is not None:
+            if at in self._dirty and at not in self._open and not at.pins and at.uses + 1 >= writes.min_uses:
+                del self._dirty[at]
+                self._start(at, now_s, tokens)
+            at = at.parent
+
     def _copied(self) -> int:
         """Return the dormant blocks that could be evicted without loss."""
         blocks = 0
@@ -143,10 +168,10 @@ class WriteBacks:
                 blocks += max(0, min(node.end, entry.ready) - max(node.used_end, entry.first))
         return blocks
 
-    def _start(self, node: Node, now_s: float) -> int:
-        """Copy a node; return the dormant blocks that this secures."""
+    def _start(self, node: Node, now_s: float, tokens: int = _ALL) -> int:
+        """Copy a node up to `tokens` tokens; return the dormant blocks that this secures."""
         unit = max(1, self.pauses.writes.unit_tokens // self.pool.block_tokens)
-        end = min(node.end, node.tokens // self.pool.block_tokens)
+        end = min(node.end, min(node.tokens, tokens) // self.pool.block_tokens)
         end -= end % unit
         if end <= node.first:
             return 0
@@ -177,7 +202,8 @@ class WriteBacks:
         pause = node.pause
         if pause is not None and pause.transfer is None and not (pause.ended or pause.below_blocks):
             pause.tier, pause.below_blocks, pause.below_since_s = "dram", flight.end - flight.entry.first, now_s
-        self.run(now_s)
+        if not self.pauses.write_through:
+            self.run(now_s)
 
     def _give_up(self, node: Node, flight: _Flight) -> None:
         flight.over = True

@@ -673,7 +673,7 @@ class Setup:
                                stall_s=self.stall_s)
         pool = BlockPool(self.blocks, self.size)
         tree = tree_of(pool, self.eviction, whole_nodes=self.whole_nodes, exact_tail=self.cow,
-                       watched=self.writes.when == "on_evict")
+                       watched=self.writes.when != "on_pause")
         return KvCache(pool, tree, enabled=self.enabled, on_chunk=self.on_chunk, state_blocks=self.state_blocks)
 
 
