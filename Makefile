@@ -5,6 +5,7 @@
 #   make lint     the first three
 #   make bench    speed
 #   make figures  the pictures of the README
+#   make validation  docs/validation.md: published measurements beside what is predicted (some minutes)
 #
 # A Python other than `python3`: make PYTHON=python3.12 run
 
@@ -14,7 +15,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 QUICKSTART := scenarios/quickstart.yaml
 
-.PHONY: run test lint bench figures clean
+.PHONY: run test lint bench figures validation clean
 
 run: $(VENV)/.installed
 	$(BIN)/kvplan explain $(QUICKSTART)
@@ -34,6 +35,9 @@ bench: $(VENV)/.installed-test
 
 figures: $(VENV)/.installed
 	$(BIN)/python docs/make_figures.py
+
+validation: $(VENV)/.installed
+	$(BIN)/python -m sim.report.validation docs/validation.md
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .benchmarks

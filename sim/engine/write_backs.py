@@ -77,9 +77,10 @@ class _Flight:
 class WriteBacks:
     """Copies dormant contexts to DRAM: ahead of their eviction (write-back), or when their turn ends (write-through).
 
-    With write-back, while fewer blocks than a share of the pool are free or copied, dormant nodes are copied, those used longest ago
-    first. Either way a node stays dormant meanwhile and may be found again; evicting blocks that are copied loses nothing. If
-    running turns need the blocks before their copy has ended, they are lost and the copy is cut short.
+    With write-back, while fewer blocks than a share of the pool are free or copied, dormant nodes are copied, those
+    used longest ago first. Either way a node stays dormant meanwhile and may be found again; evicting blocks that are
+    copied loses nothing. If running turns need the blocks before their copy has ended, they are lost and the copy is
+    cut short.
 
     Attributes
     ----------

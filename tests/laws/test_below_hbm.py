@@ -20,6 +20,7 @@ import sim
 from sim.engine.write_backs import Writes
 from sim.policies.prediction import Constant
 from sim.policies.retention import Drop, Keep, Offload, Release
+from sim.policies.schedule import Chunked
 from sim.records import LINK_USES, TIER_USES, TIERS
 from sim.scenario.deployment import deploy
 
@@ -224,6 +225,24 @@ def test_write_back_moves_less_than_write_through(seed: int) -> None:
     roomy = crowded(seed, 1e9, blocks=10_000)
     assert not roomy.recorder.moves
     assert back.counts()["evicted"] == 0 or bytes_out[1] <= 2.0 * bytes_out[0]
+
+
+@settings(max_examples=30)
+@given(SEEDS, st.sampled_from(("on_compute", "on_evict")))
+def test_what_single_turns_share_is_found_in_dram(seed: int, when: Any) -> None:
+    """Contexts that nobody comes back to are written too, the content they share with others among it."""
+    agents = Agents(seed=seed, count=40, turns=1, zones=2, gap_s=0.3, wait_s=3.0, tokens=40)
+    found = {}
+    for name, writes in (("early", Writes(when, ahead=0.9)), ("never", Writes())):
+        setup = Setup(policy=Release(predictor=Constant(wait=1.0)), schedule=Chunked(), blocks=40, size=4,
+                      dram_blocks=10_000, link_Bps=1e9, writes=writes)
+        result = run(setup, agents)
+        for law in (*LAWS, *BELOW):
+            law(result)
+        found[name] = sum(turn["hit_dram_tokens"] for turn in result.finished)
+    lost = sum(turn["recomputed_tokens"] for turn in result.finished)
+    assert found["never"] == 0
+    assert found["early"] > 0 or lost == 0
 
 
 # --------------------------------------------------------------------------------------------- whole scenarios

@@ -1,0 +1,195 @@
+"""Write docs/validation.md and its figures: ``python -m sim.report.validation docs/validation.md``.
+
+Runs every scenario in `scenarios/validation`; some minutes on two cores. Needs a checkout, since the measured figures
+lie with the tests.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sim.report import validation_cases as cases
+from sim.report import validation_text as text
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: Errors up to this are what was asked for.
+BOUND = 0.25
+
+
+def page(figures: Path, jobs: int) -> str:
+    """Run everything; return the page and write its figures into `figures`."""
+    from sim.report import validation_figures as draw
+
+    agents, tier = cases.agent_jobs(jobs=jobs), cases.cpu_tier(jobs)
+    chunked, paging, queues, link = cases.chunked(), cases.paging(), cases.queues(jobs), cases.host_link()
+    draw.agent_jobs(headline(agents), figures / "validation_agent_jobs.png")
+    draw.host_link(link, figures / "validation_link.png")
+    summary = [*_agent_verdicts(agents), *_cpu_verdicts(tier), _known_verdict("Chunked prefill", chunked),
+               _known_verdict("Paging", paging), _queue_verdict(queues), _link_verdict(link)]
+    parts = [
+        text.HEAD, "\n", _table(("case", "asked", "found", ""), summary),
+        text.AGENTS, "\n", _windows(agents), "\n", _order_text(agents), "\n", _agent_rows(headline(agents)),
+        text.AGENTS_AFTER, text.CPU, "\n", _cpu_rows(tier), "\n", _gains(tier), text.CPU_AFTER.rstrip("\n"),
+        _unserved(tier), text.KNOWN, "\n", _known_rows(chunked), text.PAGING.format(static=_static_contexts()), "\n",
+        _known_rows(paging), text.QUEUES, "\n", _queue_rows(queues), text.LINK,
+    ]
+    return "".join(parts)
+
+
+def headline(agents: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows that are shown in full: the window that memory implies, step times as measured."""
+    return agents[(agents["window_s"] == cases.WINDOW_S) & (agents["mfu"] == 0)]
+
+
+def _agent_verdicts(agents: pd.DataFrame) -> list[Sequence[str]]:
+    inferred = agents[agents["window_s"] == cases.INFERRED_S]
+    best = cases.fitted(inferred)
+    stated = cases.median_error(inferred[inferred["mfu"] == best])
+    found = cases.median_error(headline(agents))
+    right, pairs = cases.order(headline(agents))
+    high_right, high_pairs = cases.order(_pressed(headline(agents)))
+    return [
+        (f"Agent jobs, window of {cases.INFERRED_S} s as had been inferred; prefill rate fitted", f"median {BOUND:.0%}",
+         f"{stated:.0%}", _verdict(stated <= BOUND)),
+        (f"Agent jobs, window of {cases.WINDOW_S} s, chosen where host memory allows; no step time fitted",
+         f"median {BOUND:.0%}", f"{found:.0%}", _verdict(found <= BOUND)),
+        ("The same, ranking of the policies under pressure (6 jobs/s and more)", "all pairs",
+         f"{high_right} of {high_pairs}", _verdict(high_right == high_pairs)),
+        ("The same, ranking at every rate", "all pairs", f"{right} of {pairs}", _verdict(right == pairs)),
+    ]
+
+
+def _pressed(table: pd.DataFrame) -> pd.DataFrame:
+    return table[table["jobs_per_s"] >= 6]
+
+
+def _cpu_verdicts(tier: pd.DataFrame) -> list[Sequence[str]]:
+    main = tier[tier["figure"].isin(["request_mean_s", "tokens_per_s"])]
+    first = tier[(tier["figure"] == "ttft_mean_s") & (tier["scenario"] == "cpu_tier_30k")]
+    worst, ttft = float(main["error"].abs().max()), float(first["error"].abs().max())
+    more, none = cases.gain(tier, "cpu_tier_30k", "predicted"), cases.gain(tier, "cpu_tier_8k", "predicted")
+    return [
+        ("KV in host memory, mean request time and throughput", f"{BOUND:.0%}", f"at most {worst:.0%}",
+         _verdict(worst <= BOUND)),
+        ("KV in host memory, mean TTFT at 30,000 tokens", f"{BOUND:.0%}", f"at most {ttft:.0%}",
+         _verdict(ttft <= BOUND)),
+        ("Offload wins at 30,000 shared tokens", "throughput +21% measured", f"{more:+.0%}", _verdict(more >= 0.03)),
+        ("Offload does not win at 8,000", "-2% measured", f"{none:+.0%}", _verdict(abs(none) < 0.03)),
+    ]
+
+
+def _known_verdict(title: str, table: pd.DataFrame) -> Sequence[str]:
+    worst = float(table["error"].abs().max())
+    return title, "2%", f"at most {worst:.1%}", _verdict(worst <= 0.02)
+
+
+def _queue_verdict(table: pd.DataFrame) -> Sequence[str]:
+    worst = float((table["predicted"] - table["recursion"]).abs().max())
+    return ("M/M/1, M/D/1, M/G/1, M/M/c, same requests", "one step, 1 ms", f"at most {worst * 1e3:.1f} ms",
+            _verdict(worst <= 1e-3))
+
+
+def _link_verdict(table: pd.DataFrame) -> Sequence[str]:
+    median = cases.median_error(table)
+    return "Host link by size of a piece", "median 5%", f"{median:.1%}", _verdict(median <= 0.05)
+
+
+def _verdict(met: bool) -> str:
+    return "met" if met else "**missed**"
+
+
+def _windows(agents: pd.DataFrame) -> str:
+    rows = []
+    for window, table in agents.groupby("window_s"):
+        errors = cases.errors_by_mfu(table)
+        best = cases.fitted(table)
+        rows.append([f"{window} s", *[f"**{errors[mfu]:.0%}**" if mfu in (0, best) else f"{errors[mfu]:.0%}"
+                                      for mfu in sorted(errors)]])
+    names = [f"roofline, {mfu * 100:.0f} %" for mfu in cases.MFUS]
+    return _table(("window", "measured tables, nothing fitted", *names), rows)
+
+
+def _order_text(agents: pd.DataFrame) -> str:
+    table = headline(agents)
+    right, pairs = cases.order(table)
+    high, high_pairs = cases.order(_pressed(table))
+    return text.ORDER.format(window=cases.WINDOW_S, pairs=pairs, right=right, high=high, high_pairs=high_pairs)
+
+
+def _agent_rows(table: pd.DataFrame) -> str:
+    rows = []
+    for rate, part in table.groupby("jobs_per_s"):
+        at = part.set_index("policy")
+        rows.append([str(rate)] + [
+            f"{at['measured'][name]:.1f} / {at['predicted'][name]:.1f} s ({at['error'][name]:+.0%})"
+            for name in cases.POLICIES])
+    return _table(("jobs/s", *[f"{name}: measured / predicted" for name in cases.POLICIES]), rows)
+
+
+def _cpu_rows(tier: pd.DataFrame) -> str:
+    rows = []
+    for (scenario, offload), part in tier.groupby(["scenario", "offload"]):
+        at = part.set_index("figure")
+        cells = [f"{_short(at['measured'][name])} / {_short(at['predicted'][name])} ({at['error'][name]:+.0%})"
+                 for name in cases.CPU_FIGURES]
+        rows.append([f"{str(scenario).rpartition('_')[2]}, {'offload' if offload else 'HBM only'}", *cells])
+    heads = [f"{title}, {unit}" for title, unit in cases.CPU_FIGURES.values()]
+    return _table(("measured / predicted", *heads), rows)
+
+
+def _gains(tier: pd.DataFrame) -> str:
+    found_at = []
+    for name, tokens in (("cpu_tier_30k", "30,000"), ("cpu_tier_8k", "8,000")):
+        known, found = cases.gain(tier, name, "measured"), cases.gain(tier, name, "predicted")
+        found_at.append(f"at {tokens} shared tokens {known:+.0%} measured, {found:+.0%} predicted")
+    return f"Throughput gained by offload: {'; '.join(found_at)}.\n"
+
+
+def _unserved(tier: pd.DataFrame) -> str:
+    part = tier[(tier["scenario"] == "cpu_tier_30k") & (tier["offload"] == 1)]
+    share = float(part["hit_dram"].iloc[0])
+    return text.CPU_UNSERVED.format(share=share) if share < 0.01 else "\n"
+
+
+def _known_rows(table: pd.DataFrame) -> str:
+    rows = [(row["what"], f"{row['known']:.5g} {row['unit']}".strip(), f"{row['predicted']:.5g} {row['unit']}".strip(),
+             f"{row['error']:+.1%}") for _, row in table.iterrows()]
+    return _table(("figure", "known", "simulated", "error"), rows)
+
+
+def _queue_rows(table: pd.DataFrame) -> str:
+    rows = [(row["queue"], f"{row['known']:.3f} s", f"{row['recursion']:.4f} s", f"{row['predicted']:.4f} s",
+             f"{row['low']:.3f} to {row['high']:.3f} s") for _, row in table.iterrows()]
+    return _table(("mean wait; mean service 1 s", "formula", "same requests", "simulated", "95 % interval"), rows)
+
+
+def _static_contexts() -> int:
+    return int(525.99476736e9 // (32768 * 327680))
+
+
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.1f}" if value >= 1 else f"{value:.2f}"
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Write the page and, in `figures` beside it, its figures."""
+    import os
+
+    target = Path((arguments or sys.argv[1:])[0])
+    figures = target.parent / "figures"
+    figures.mkdir(parents=True, exist_ok=True)
+    target.write_text(page(figures, os.cpu_count() or 1), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
