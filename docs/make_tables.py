@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sim.records import GPU_USES, POOL_USES
+
 if TYPE_CHECKING:
     from sim.sweep.result import Result
 
@@ -137,8 +139,8 @@ def _share(ledger: Mapping[str, float], name: str) -> float:
 def _early(result: Result) -> dict[str, float]:
     """Return the cumulative columns of the timeline at the end of the contended part (interpolated)."""
     timeline = result.timeline
-    return {name: float(np.interp(CONTENDED_S, timeline["time_s"], timeline[name])) for name in timeline.columns
-            if name.endswith(("_byte_s", "_cum_s"))}
+    names = [*(f"{use}_byte_s" for use in POOL_USES), *(f"gpu_{use}_cum_s" for use in GPU_USES)]
+    return {name: float(np.interp(CONTENDED_S, timeline["time_s"], timeline[name])) for name in names}
 
 
 def _gpu(result: Result) -> str:
@@ -147,7 +149,8 @@ def _gpu(result: Result) -> str:
 
 
 def _pool(result: Result) -> str:
-    uses = {name.removesuffix("_byte_s"): value for name, value in _early(result).items() if name.endswith("_byte_s")}
+    early = _early(result)
+    uses = {use: early[f"{use}_byte_s"] for use in POOL_USES}
     whole = sum(uses.values())
     return " / ".join(f"{abs(sum(uses[use] for use in parts)) / whole:.0%}" for parts in POOL.values())
 
