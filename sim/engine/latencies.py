@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.records import BUCKET_BASE
+from sim.timing.base import Line, at
 
 _LOG_BASE = math.log(BUCKET_BASE)
 
@@ -28,7 +29,7 @@ class Latencies:
     Every step adds its length once, and once more for each stream that decodes in it.
     """
 
-    __slots__ = ("_bucket", "_marks", "_rows", "_values", "_window", "add", "ends")
+    __slots__ = ("_bucket", "_marks", "_rows", "_stalls", "_values", "_window", "add", "ends")
 
     def __init__(self) -> None:
         #: Ends of the windows closed so far, in seconds.
@@ -36,12 +37,48 @@ class Latencies:
         self._rows: list[Row] = []
         #: Takes one row: ``(first_s, last_s, count, steps, gaps)``.
         self.add = self._rows.append
+        #: Prompts that ran alone since the last decode step: streams that stood still, seconds.
+        self._stalls: list[tuple[int, float]] = []
         #: Rows there were when each of the last windows was closed.
         self._marks: list[int] = []
         #: The histogram of the windows before: window, bucket, and the sums of gaps, their seconds, steps, theirs.
         self._window = np.empty(0, np.int64)
         self._bucket = np.empty(0, np.int64)
         self._values = np.empty((4, 0))
+
+    def stretch(self, lines: tuple[Line, ...], context: int, streams: int, steps: int) -> None:
+        """Add `steps` decode steps of so many streams, the first of which reads `context` tokens."""
+        if self._stalls:
+            first_s = at(lines, context)
+            self._resume(first_s, streams)
+            self.add((first_s, first_s, 1, 1, 0))
+            if steps == 1:
+                return
+            steps, context = steps - 1, context + streams
+        last = context + streams * (steps - 1)
+        if len(lines) == 1:
+            base_s, slope_s = lines[0]
+            self.add((base_s + slope_s * context, base_s + slope_s * last, steps, 1, streams))
+        else:
+            self.add((at(lines, context), at(lines, last), steps, 1, streams))
+
+    def prompts(self, seconds: float, streams: int, *, decoding: bool) -> None:
+        """Add a step with prompt chunks, in which so many streams decoded too or stood still."""
+        self.add((seconds, seconds, 1, 1, streams if decoding else 0))
+        if streams and not decoding:
+            self._stalls.append((streams, seconds))
+
+    def _resume(self, step_s: float, streams: int) -> None:
+        """Book the gaps of the first decode step after prompts that ran alone: a stream waited since it joined."""
+        gap_s = step_s + sum(seconds for _, seconds in self._stalls)
+        booked = 0
+        for still, seconds in self._stalls:
+            if min(still, streams) > booked:
+                self.add((gap_s, gap_s, 1, 0, min(still, streams) - booked))
+                booked = min(still, streams)
+            gap_s -= seconds
+        self.add((step_s, step_s, 1, 0, streams - booked))
+        self._stalls.clear()
 
     def close_window(self, now_s: float) -> None:
         """End the current window at `now_s`."""

@@ -84,8 +84,6 @@ class Replica:
         self.interference_s = 0.0
         self._chunks: list[tuple[Job, int]] = []
         self._decode_s = 0.0
-        #: Prompts that ran alone since the last decode step: streams that stood still, seconds.
-        self._stalls: list[tuple[int, float]] = []
         self._lines: tuple[Line, ...] = ()
         #: What is under way: nothing (0), a planning event (-1), or so many steps.
         self._steps = 0
@@ -245,50 +243,20 @@ class Replica:
             self._take_blocks(need, now_s)
         accounts.decode_s += elapsed
         self.steps += steps
-        lines = self._lines
-        if len(lines) == 1 and not self._stalls:
-            base, slope = lines[0]
-            accounts.latencies.add((base + slope * context, base + slope * (batch.context - size), steps, 1, size))
-            return
-        first_s = at(lines, context)
-        if self._stalls:
-            self._end_stalls(first_s, size)
-            accounts.latencies.add((first_s, first_s, 1, 1, 0))
-            steps -= 1
-            first_s = at(lines, context + size)
-        if steps:
-            accounts.latencies.add((first_s, at(lines, batch.context - size), steps, 1, size))
-
-    def _end_stalls(self, step_s: float, size: int) -> None:
-        """Book the gaps of the first decode step after prompts that ran alone: a stream waited since it joined."""
-        latencies = self.accounts.latencies
-        gap_s = step_s + sum(seconds for _, seconds in self._stalls)
-        booked = 0
-        for streams, seconds in self._stalls:
-            if min(streams, size) > booked:
-                latencies.add((gap_s, gap_s, 1, 0, min(streams, size) - booked))
-                booked = min(streams, size)
-            gap_s -= seconds
-        latencies.add((step_s, step_s, 1, 0, size - booked))
-        self._stalls.clear()
+        accounts.latencies.stretch(self._lines, context, size, steps)
 
     def _end_mixed_step(self, now_s: float) -> None:
         accounts, batch, chunks = self.accounts, self.batch, self._chunks
         self._chunks = []
         elapsed = now_s - self._start_s
         self.steps += 1
-        if not batch.size:
-            accounts.latencies.add((elapsed, elapsed, 1, 1, 0))
-        elif self._mixes:
-            batch.advance(1)
-            self._taken = 0
-            accounts.latencies.add((elapsed, elapsed, 1, 1, batch.size))
-            accounts.decode_s += self._decode_s
-            elapsed -= self._decode_s
-            self.interference_s += elapsed
-        else:
-            accounts.latencies.add((elapsed, elapsed, 1, 1, 0))
-            self._stalls.append((batch.size, elapsed))
+        accounts.latencies.prompts(elapsed, batch.size, decoding=self._mixes)
+        if batch.size:
+            if self._mixes:
+                batch.advance(1)
+                self._taken = 0
+                accounts.decode_s += self._decode_s
+                elapsed -= self._decode_s
             self.interference_s += elapsed
         if self._copy_s:
             elapsed -= self._copy_s
