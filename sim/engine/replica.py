@@ -316,10 +316,14 @@ class Replica:
         self._wake_after(delay_s)
 
     def _steps_in_room(self, most: int) -> int:
-        """Return the steps, at most `most`, that have blocks and start no eviction before the last of them."""
+        """Return the steps, at most `most`, that have blocks.
+
+        Where it matters when blocks are evicted (to a watermark, or while copies of them are under way), none but the
+        last of them starts an eviction.
+        """
         batch = self.batch
         steps = batch.steps_within(self.decode_room() + self._taken, most)
-        if not self.low_blocks or not self.kv.tree.dormant:
+        if not (self.low_blocks or self.pauses.write_backs) or not self.kv.tree.dormant:
             return steps
         slack = self.kv.pool.free + self._taken - self.low_blocks
         if batch.blocks_for(1) > slack:
