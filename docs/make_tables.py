@@ -35,7 +35,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run and write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--traces", type=Path, help="folder of kv-cache-tester traces")
+    parser.add_argument("--study", action="store_true", help="only the table and the figure of docs/retention.md")
     given = parser.parse_args(arguments)
+    if given.study:
+        _write("study", _study(), ROOT / "docs" / "retention.md")
+        return
     _write("quickstart", _table(QUICKSTART, ("keep", "drop", "offload"), [], quickstart_columns()))
     _write("later", _table(QUICKSTART, ("keep", "drop", "offload"), ["duration=4 h"], quickstart_columns()))
     if given.traces:
@@ -57,13 +61,29 @@ def _table(scenario: Path, policies: Sequence[str], sets: Sequence[str], columns
     return "\n".join(lines)
 
 
-def _write(name: str, table: str) -> None:
-    readme = ROOT / "README.md"
-    text = readme.read_text(encoding="utf-8")
+def _study() -> str:
+    """Run the retention study, keep its figure, and return its table."""
+    import shutil
+    import tempfile
+
+    from sim.report import held, runs
+
+    with tempfile.TemporaryDirectory() as folder:
+        made = runs.start(ROOT / "scenarios" / "retention_study.yaml", Path(folder), [], None, force=True)
+        shutil.copy(Path(folder) / "waits.png", ROOT / "docs" / "figures" / "retention.png")
+    lines = ["| retention | " + " | ".join(held.HEADERS) + " |", "|---" * (len(held.HEADERS) + 1) + "|"]
+    for name, summary in made.summaries.items():
+        cells = held.cells(summary, [row for row in made.points if row[runs.VALUE] == name])
+        lines.append(f"| `{name}` | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _write(name: str, table: str, page: Path = ROOT / "README.md") -> None:
+    text = page.read_text(encoding="utf-8")
     block = re.compile(rf"(<!-- table {name} -->\n).*?(<!-- end -->)", re.DOTALL)
     if not block.search(text):
-        raise SystemExit(f"README.md has no place for table {name}")
-    readme.write_text(block.sub(lambda found: f"{found[1]}{table}\n{found[2]}", text), encoding="utf-8")
+        raise SystemExit(f"{page.name} has no place for table {name}")
+    page.write_text(block.sub(lambda found: f"{found[1]}{table}\n{found[2]}", text), encoding="utf-8")
     print(f"{name}\n{table}\n")
 
 

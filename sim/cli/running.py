@@ -23,7 +23,8 @@ def run(scenario: Path, /, *, output: RunFolder = None, set_: Set = (), seed: in
     replications
         Independent repetitions, in place of the scenario's.
     vary
-        FIELD=A,B,C: one run for each value, with the same agents, side by side in one table.
+        FIELD=A,B,C: one run for each value, with the same agents, side by side in one table; in place of the scenario's
+        own vary:.
     force
         Replace an earlier run in the output folder.
     """
@@ -31,10 +32,7 @@ def run(scenario: Path, /, *, output: RunFolder = None, set_: Set = (), seed: in
 
     given = {"seed": seed, "replications": replications}
     sets = [*set_, *(f"{field}={value}" for field, value in given.items() if value is not None)]
-    if vary is None:
-        found = runs.one(scenario, output, sets, force=force)
-    else:
-        found = runs.varied(scenario, output, sets, vary, force=force)
+    found = runs.start(scenario, output, sets, vary, force=force)
     if json:
         print_json(found.data())
     else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from sim.memory.kv_cache import PrivatePart
 from sim.memory.prefix_tree import Node
 from sim.memory.tiers import Entry
 from sim.policies.prediction import Wait
@@ -23,8 +24,8 @@ class Pause:
 
     __slots__ = ("_since_s", "action", "below_blocks", "below_since_s", "blocks", "context_tokens", "ended",
                  "entries", "fetch", "forced", "frees", "heir", "hold_block_s", "joined", "leaving", "locked",
-                 "node", "predicted_s", "private_blocks", "private_tokens", "start_s", "tier", "tool", "trajectory",
-                 "transfer", "turn", "upto", "wait")
+                 "node", "nodes", "predicted_s", "private_blocks", "private_tokens", "start_s", "tier", "tool",
+                 "trajectory", "transfer", "turn", "upto", "wait")
 
     def __init__(self, trajectory: int, turn: Turn, heir: Turn, node: Node | None, context_tokens: int,
                  start_s: float) -> None:
@@ -39,6 +40,8 @@ class Pause:
         self.wait: Wait | None = None
         self.predicted_s = math.nan
         self.action = "release"
+        #: Nodes of the prefix tree that hold what is private to it.
+        self.nodes: list[Node] = []
         self.private_tokens = 0
         #: Private blocks at its start, and those of them still in HBM.
         self.private_blocks = 0
@@ -61,6 +64,18 @@ class Pause:
         self.joined: Job | None = None
         self.forced = False
         self.ended = False
+
+    def watch(self, part: PrivatePart) -> None:
+        """From now on be told when blocks of this part of the cache are freed."""
+        self.nodes = [node for node, _ in part]
+        for node in self.nodes:
+            node.pause = self
+
+    def unwatch(self) -> None:
+        """Be told no longer."""
+        for node in self.nodes:
+            if node.pause is self:
+                node.pause = None
 
     @property
     def returns(self) -> bool:

@@ -86,7 +86,7 @@ class Pauses:
         tokens = pause.blocks * self.kv.pool.block_tokens
         pause.private_tokens = tokens if tokens < context_tokens else context_tokens
         pause.private_blocks = pause.blocks
-        node.pause = pause
+        pause.watch(part)
         if not part:
             return pause
         policy = self.policy
@@ -129,9 +129,7 @@ class Pauses:
             self._cancel(pause, now_s)
         pause.settle(now_s)
         pause.ended = True
-        node = pause.node
-        if node is not None and node.pause is pause:
-            node.pause = None
+        pause.unwatch()
         size = self.block_bytes
         below = pause.below_blocks * size * (now_s - pause.below_since_s) if pause.below_blocks else 0.0
         self.sink.pause((
@@ -242,6 +240,7 @@ class Pauses:
             self.let_go(pause, now_s)
             if not pause.ended and (pause.frees or pause.action == "drop"):
                 self.kv.drop(self.kv.private_part(pause.node, pause.trajectory), now_s)
+                pause.lost(pause.blocks, now_s)  # what others have begun to use meanwhile is theirs now
         self.replica.blocks_freed()
         if pause.frees and not pause.ended:
             self.prefetches.plan(pause)

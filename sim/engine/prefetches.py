@@ -90,6 +90,7 @@ class Prefetches:
         pauses.replica.accounts.loading -= blocks
         pauses.kv.commit(sequence, reach)
         pause.node = pauses.kv.close(sequence, reach, now_s)
+        part = pauses.kv.private_part(pause.node, pause.trajectory)
         if pause.ended and (pause.joined is None or pause.joined.cancelled):
             pauses.replica.blocks_freed()
             return
@@ -103,6 +104,5 @@ class Prefetches:
                 pauses.replica.admission.refuse(job, now_s)
             return
         pause.regained(blocks, now_s)
-        if pause.node is not None:
-            pause.node.pause = pause
+        pause.watch(part)
         pauses.replica.blocks_freed()

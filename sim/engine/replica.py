@@ -96,6 +96,8 @@ class Replica:
         self._timer: simpy.Event | None = None
         #: Whether free blocks may be promised to turns that are not decoding yet.
         self._promises = schedule.reserve == "prompt"
+        #: Whether it matters within a stretch when blocks are evicted.
+        self._watches_evictions = low_blocks > 0
         self._reserves_output = schedule.reserve == "prompt_and_output"
         self._mixes = schedule.decodes_with_prefill
 
@@ -104,6 +106,9 @@ class Replica:
         self.pauses = pauses
         self.accounts = Accounts(self)
         self.admission.reloads.pipelined = pauses.policy.reload == "pipelined"
+        writes = pauses.write_backs
+        if writes is not None and writes.tier.capacity_blocks:
+            self._watches_evictions = True
         if self.step_slowdown:
             pauses.transfers.link.watch = self.kick
 
@@ -323,7 +328,7 @@ class Replica:
         """
         batch = self.batch
         steps = batch.steps_within(self.decode_room() + self._taken, most)
-        if not (self.low_blocks or self.pauses.write_backs) or not self.kv.tree.dormant:
+        if not self._watches_evictions or not self.kv.tree.dormant:
             return steps
         slack = self.kv.pool.free + self._taken - self.low_blocks
         if batch.blocks_for(1) > slack:

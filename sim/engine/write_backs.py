@@ -201,7 +201,7 @@ class WriteBacks:
         self.tier.copied(flight.entry, flight.end, now_s)
         self.written += flight.end - flight.first
         pause = node.pause
-        if pause is not None and pause.transfer is None and not (pause.ended or pause.below_blocks):
+        if pause is not None and pause.node is node and not (pause.transfer or pause.ended or pause.below_blocks):
             pause.tier, pause.below_blocks, pause.below_since_s = "dram", flight.end - flight.entry.first, now_s
         if not self.pauses.write_through:
             self.run(now_s)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sim.report import held
 from sim.report.progress import bar
 from sim.sweep import store, variants
 from sim.sweep.run import load, run
@@ -15,12 +16,18 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
+#: Key of a point's value of the field that was varied.
+VALUE = "value"
+
+
 @dataclass(frozen=True, slots=True)
 class Runs:
     """A line that says what was run, and the summaries by the value that was varied (None for a single run)."""
 
     title: str
     summaries: dict[str | None, dict[str, Any]]
+    #: For each value and replication, what its pauses held and how long turns waited (see `held`).
+    points: list[dict[str, Any]] = field(default_factory=list)
 
     def data(self) -> dict[Any, Any]:
         """Return the summary of a single run, or summaries by value."""
@@ -28,38 +35,70 @@ class Runs:
         return dict(self.summaries) if single is None else single
 
 
-def one(scenario: Path, out: Path | None, overrides: Sequence[str], *, force: bool) -> Runs:
-    """Run a scenario; an output folder that is taken is refused before any work."""
+def start(scenario: Path, out: Path | None, overrides: Sequence[str], vary: str | None, *, force: bool) -> Runs:
+    """Run a scenario: once, or for each value of `vary` (``field=a,b,c``) or of its own `vary:`."""
+    if vary is not None:
+        path, values = variants.axis(vary)
+        return varied(scenario, out, overrides, path, dict(zip(values, values, strict=True)), force=force)
     ready = load(scenario, overrides)
+    if ready.vary is not None:
+        return varied(scenario, out, overrides, *variants.named(ready.vary), force=force)
     if out is not None:
         store.check_free(out, force=force)
     with bar(ready.name) as progress:
         return Runs(variants.title(ready), {None: run(ready, out, force=force, progress=progress).summary})
 
 
-def varied(scenario: Path, out: Path | None, overrides: Sequence[str], vary: str, *, force: bool) -> Runs:
-    """Run a scenario once for each value of ``field=a,b,c``, each into its own folder below `out`.
+def varied(scenario: Path, out: Path | None, overrides: Sequence[str], path: str, values: Mapping[str, str], *,
+           force: bool) -> Runs:
+    """Run a scenario once for each value of a field, each into its own folder below `out`.
 
-    The seed is the same for all, and every trajectory draws from its own stream: all runs see the same agents.
+    The seed is the same for all, and every trajectory draws from its own stream: all runs see the same agents. An
+    output folder that is taken is refused before any work.
     """
-    field, values = variants.axis(vary)
-    ready = [load(scenario, [*overrides, f"{field}={value}"]) for value in values]
-    folders = variants.folders(out, values)
+    ready = [load(scenario, [*overrides, "vary=null", f"{path}={value}"]) for value in values.values()]
+    folders = variants.folders(out, list(values))
     for folder in folders:
         if folder is not None:
             store.check_free(folder, force=force)
     found: dict[str | None, dict[str, Any]] = {}
-    for value, variant, folder in zip(values, ready, folders, strict=True):
-        with bar(value) as progress:
-            found[value] = run(variant, folder, force=force, progress=progress).summary
-    return Runs(f"{variants.title(ready[0], without=field)}, {field} varied", found)
+    points: list[dict[str, Any]] = []
+    for name, variant, folder in zip(values, ready, folders, strict=True):
+        with bar(name) as progress:
+            result = run(variant, folder, force=force, progress=progress)
+        found[name] = result.summary
+        points += [{VALUE: name, **row} for row in held.rows(result)]
+    made = Runs(f"{variants.title(ready[0], without=path)}, {path} varied", found, points)
+    if out is not None:
+        _draw(made, out)
+    return made
+
+
+def _draw(runs: Runs, out: Path) -> None:
+    """Write the figure that goes with runs side by side into their folder."""
+    import pandas as pd
+
+    from sim.report.plots import style
+    from sim.report.plots.held import held_against_wait
+
+    points = pd.DataFrame(runs.points).dropna()
+    if points.empty:
+        return
+    with style.context():
+        figure, ax = style.figure(7.2, 4.4)
+        held_against_wait(points, VALUE, ax)
+        figure.savefig(out / "waits.png")
 
 
 def show(runs: Runs, to: Console | None = None) -> None:
     """Print one run's summary, or a table with a column a value."""
-    from sim.report.tables import show_compared, show_summary
+    from sim.report.tables import MOST_COLUMNS, show_compared, show_rows, show_summary
 
     if None in runs.summaries:
         show_summary(runs.title, runs.summaries[None], to)
+    elif len(runs.summaries) > MOST_COLUMNS:
+        rows = [[str(name), *held.cells(summary, [row for row in runs.points if row[VALUE] == name])]
+                for name, summary in runs.summaries.items()]
+        show_rows(rows, headers=["", *held.HEADERS], title=f"{runs.title}\n{held.LEGEND}", to=to)
     else:
         show_compared(runs.title, [(str(value), summary) for value, summary in runs.summaries.items()], to)

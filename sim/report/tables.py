@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 #: Columns of text when the output is not a terminal.
 WIDTH = 100
+#: Runs that are shown side by side, a column each; more are shown a row each.
+MOST_COLUMNS = 5
 
 
 def console(file: IO[str] | None = None) -> Console:

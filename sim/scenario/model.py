@@ -20,7 +20,7 @@ from sim.policies.schedule import Chunked, Schedule
 from sim.scenario import shorthand
 from sim.scenario.allocators import Allocator, Paged
 from sim.scenario.catalogue import Hardware, Model, known_agents
-from sim.scenario.sweep_axes import check_sweep
+from sim.scenario.sweep_axes import check_sweep, check_vary
 from sim.scenario.tiers import Tiers
 from sim.timing.measured_profile import measured_name
 from sim.units import FRACTION, SECONDS, Bytes, Fraction, GiB, Seconds, parse
@@ -228,6 +228,9 @@ class Scenario(_Config):
     for a share that meets all the others."""
     sweep: Annotated[dict[str, Any], AfterValidator(check_sweep)] | None = None
     """Points of `kvplan sweep`: dotted paths of this file and the values they take."""
+    vary: Annotated[dict[str, list[Any]], AfterValidator(check_vary)] | None = None
+    """What `kvplan run` compares side by side: one dotted path of this file and its values, each with the same
+    agents."""
 
     @model_validator(mode="after")
     def _offload_has_a_target(self) -> Self:

@@ -14,6 +14,24 @@ OPTIONS = ("where", "replications")
 SAMPLERS = ("latin_hypercube", "sobol")
 
 
+def check_vary(vary: dict[str, list[Any]]) -> dict[str, list[Any]]:
+    """Return `vary` if it names one field and at least two different values for it.
+
+    Raises
+    ------
+    InputError
+        Another number of fields, fewer than two values, or a value twice.
+    """
+    if len(vary) != 1:
+        raise InputError("names one field; more are a sweep", got=", ".join(map(str, vary)) or "none")
+    (field, values), = vary.items()
+    if len(values) < 2:
+        raise InputError("needs at least two values", field=str(field), got=values)
+    if any(value in values[:position] for position, value in enumerate(values)):
+        raise InputError("has a value twice", field=str(field), got=values)
+    return vary
+
+
 def check_sweep(sweep: dict[str, Any]) -> dict[str, Any]:
     """Return `sweep` if it has the right shape; what its paths and values mean is found out when a point is loaded.
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from sim.scenario.model import Scenario
 
 #: Fields of a scenario that change no number of one replication.
-ASIDE = ("name", "replications", "sweep")
+ASIDE = ("name", "replications", "sweep", "vary")
 
 
 class Identity:

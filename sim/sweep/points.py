@@ -111,7 +111,7 @@ def _point(number: int, source: Any, overrides: Sequence[str], setting: dict[str
         raise InputError(str(error).splitlines()[0], file=_name(number, setting)) from None
     if not all(filters.holds(condition, lambda path: _anywhere(loaded, setting, path)) for condition in late):
         return None
-    scenario = loaded.model_copy(update={"sweep": None, "replications": 1})
+    scenario = loaded.model_copy(update={"sweep": None, "vary": None, "replications": 1})
     values = {path: _told(scenario, path, value) for path, value in setting.items()}
     return Point(number, setting, values, scenario)
 

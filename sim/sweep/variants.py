@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +43,19 @@ def axis(text: str) -> tuple[str, list[str]]:
     if len(set(values)) < len(values):
         raise InputError("a value is given twice", field="--vary", got=text)
     return field.strip(), values
+
+
+def named(vary: Mapping[str, Sequence[Any]]) -> tuple[str, dict[str, str]]:
+    """Return the field of a scenario's `vary:`, and its values as ``--set`` takes them, by what they are called.
+
+    A mapping is called by the policy it names, if no other has that name.
+    """
+    import json
+
+    (field, values), = vary.items()
+    short = [str(value.get("policy", value)) if isinstance(value, Mapping) else str(value) for value in values]
+    names = [name if short.count(name) == 1 else json.dumps(value) for name, value in zip(short, values, strict=True)]
+    return field, dict(zip(names, map(json.dumps, values), strict=True))
 
 
 def folders(out: Path | None, values: Sequence[str]) -> list[Path | None]:

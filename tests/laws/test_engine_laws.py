@@ -202,6 +202,22 @@ def ledgers_sum_to_the_whole(result: Run) -> None:
         assert 0 <= sample["kept_blocks"] + sample["dormant_blocks"] <= sample["used_blocks"] <= result.setup.blocks
 
 
+def pauses_hold_until_their_blocks_are_free(result: Run) -> None:
+    """A context that is dropped holds nothing of HBM; one that moves away holds it until its copy has ended."""
+    if result.setup.writes.when != "on_pause":
+        return
+    out = {(row["trajectory"], row["queued_s"]): row["end_s"] for row in result.recorder.moves
+           if row["kind"] == "offload"}
+    comes_back = result.setup.policy.prefetch is not None
+    for row in result.recorder.pauses:
+        if row["action"] == "drop":
+            assert row["hold_hbm_byte_s"] == 0.0
+        elif row["action"] == "offload" and not comes_back:
+            until_s = min(out.get((row["trajectory"], row["start_s"]), row["end_s"]), row["end_s"])
+            most = row["private_bytes"] * (until_s - row["start_s"])
+            assert row["hold_hbm_byte_s"] <= most * (1.0 + 1e-9) + 1e-6
+
+
 def nothing_is_left(result: Run) -> None:
     for replica in result.cluster.replicas:
         pool, tree, admission, pauses = replica.kv.pool, replica.kv.tree, replica.admission, replica.pauses
@@ -256,8 +272,8 @@ def most_at_once(spans: list[tuple[float, float]]) -> int:
 
 LAWS: tuple[Callable[[Run], None], ...] = (
     every_turn_ends_once, turns_are_what_was_asked_for, causes_sum_to_the_turns_time, time_goes_forward,
-    hits_stay_under_the_ceiling, turns_wait_for_what_they_wait_for, losers_of_a_race_stop, ledgers_sum_to_the_whole,
-    nothing_is_left, batches_keep_their_limits)
+    hits_stay_under_the_ceiling, pauses_hold_until_their_blocks_are_free, turns_wait_for_what_they_wait_for,
+    losers_of_a_race_stop, ledgers_sum_to_the_whole, nothing_is_left, batches_keep_their_limits)
 
 
 @ALL_POLICIES

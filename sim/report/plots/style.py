@@ -181,3 +181,22 @@ def tokens(value: float) -> str:
     if value >= 2**20:
         return f"{value / 2**20:.3g}M"
     return f"{value / 1024:.3g}k" if value >= 1024 else f"{value:.0f}"
+
+
+#: Marks as near to each other as this share one text.
+_CLOSE_PX = 14
+
+
+def label_marks(ax: Axes, marks: Sequence[tuple[float, float, str]]) -> None:
+    """Write texts beside points; those of points that lie on each other are written once, with commas."""
+    groups: list[tuple[float, float, list[str]]] = []
+    for x, y, text in marks:
+        here = ax.transData.transform((x, y))
+        near = next((texts for a, b, texts in groups
+                     if abs(ax.transData.transform((a, b)) - here).max() < _CLOSE_PX), None)
+        if near is None:
+            groups.append((x, y, [text]))
+        elif text not in near:
+            near.append(text)
+    for x, y, texts in groups:
+        ax.annotate(", ".join(texts), (x, y), xytext=(5, 5), textcoords="offset points", fontsize=8)

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
 #: Replications from which an interval is drawn; fewer are shown one by one.
 FEW = 3
-#: Points as near to each other as this share one text.
-CLOSE_PX = 12
 _WORDS = {"ttft_first": "TTFT of first turns", "ttft_resumed": "TTFT of resumed turns", "ttft": "TTFT",
           "itl": "inter-token latency", "tpot": "time per output token"}
 
@@ -185,21 +183,6 @@ def front(cost: Sequence[float], latency: Sequence[float]) -> list[int]:
     return chosen
 
 
-def _labels(ax: Axes, marks: Sequence[tuple[float, float, str]]) -> None:
-    """Write texts beside points; those of points that lie on each other are written once, with commas."""
-    groups: list[tuple[float, float, list[str]]] = []
-    for x, y, text in marks:
-        here = ax.transData.transform((x, y))
-        near = next((texts for a, b, texts in groups
-                     if abs(ax.transData.transform((a, b)) - here).max() < CLOSE_PX), None)
-        if near is None:
-            groups.append((x, y, [text]))
-        elif text not in near:
-            near.append(text)
-    for x, y, texts in groups:
-        ax.annotate(", ".join(texts), (x, y), xytext=(5, 5), textcoords="offset points", fontsize=8)
-
-
 def pareto(points: pd.DataFrame, cost: str = "usd_per_trajectory", latency: str = "ttft_resumed_p95_s",
            by: str | None = None, label: str | None = None, ax: Axes | None = None, *,
            title: str = "") -> Axes:
@@ -231,7 +214,7 @@ def pareto(points: pd.DataFrame, cost: str = "usd_per_trajectory", latency: str 
     _value_axis(ax, rows[latency].to_numpy(float), latency)
     ax.set_xlim(left=0)
     if label is not None:
-        _labels(ax, [(row[cost], row[latency], _short(row[label])) for _, row in best.iterrows()])
+        style.label_marks(ax, [(row[cost], row[latency], _short(row[label])) for _, row in best.iterrows()])
     style.label(ax, title, unit(cost), unit(latency))
     style.legend(ax, title=by)
     return ax

@@ -1,0 +1,88 @@
+"""A scenario's `vary:`: several runs side by side, with the same agents."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import sim
+from sim.report import held, runs
+from sim.sweep import variants
+
+SMALL = """
+name: small
+seed: 3
+replications: 3
+duration: 4 min
+warmup: 0
+model: llama-3.1-8b
+hardware: dgx-h100
+replicas: 1
+engine: {pool: 20 GB}
+tiers: {dram: {capacity: 1 TiB}}
+workload: {agents: coding-agent, arrivals: {closed: {concurrency: 6}}}
+"""
+POLICIES = "vary: {retention: [keep, release, {policy: drop}, offload, {policy: ttl, predictor: learned}, oracle]}\n"
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> tuple[runs.Runs, Path]:
+    folder = tmp_path_factory.mktemp("study")
+    (folder / "study.yaml").write_text(SMALL + POLICIES)
+    return runs.start(folder / "study.yaml", folder / "out", [], None, force=False), folder / "out"
+
+
+def test_every_value_is_run_with_the_same_agents(study: tuple[runs.Runs, Path]) -> None:
+    made, out = study
+    assert list(made.summaries) == ["keep", "release", "drop", "offload", "ttl", "oracle"]
+    prompts = {name: sim.Result.load(out / str(name)).turns.query("first").set_index(["replication", "trajectory"])
+               for name in made.summaries}
+    known = prompts["keep"]["prompt_tokens"]
+    for frame in prompts.values():
+        both = frame["prompt_tokens"].index.intersection(known.index)
+        assert len(both) > 5
+        assert (frame["prompt_tokens"][both] == known[both]).all()
+
+
+def test_what_pauses_hold_is_what_the_records_say(study: tuple[runs.Runs, Path]) -> None:
+    made, out = study
+    points = pd.DataFrame(made.points)
+    assert len(points) == 6 * 3
+    for name in ("keep", "drop"):
+        result = sim.Result.load(out / name)
+        whole = result.pauses["hold_hbm_byte_s"].sum() / 1e9
+        turns = result.turns[result.turns["status"] == "finished"].groupby("replication").size().to_numpy()
+        assert (points[points["value"] == name]["held_GB_s"].to_numpy() * turns).sum() == pytest.approx(whole)
+    assert points[points["value"] == "drop"]["held_GB_s"].max() == 0.0
+    assert points[points["value"] == "keep"]["held_GB_s"].min() > 0.0
+
+
+def test_many_runs_are_rows_and_leave_a_figure(study: tuple[runs.Runs, Path], capsys: pytest.CaptureFixture[str],
+                                               ) -> None:
+    made, out = study
+    runs.show(made)
+    printed = capsys.readouterr().out
+    lines = [line.split()[0] for line in printed.splitlines() if line.split()]
+    assert [line for line in lines if line in made.summaries] == list(made.summaries)
+    assert all(header.split()[0] in printed for header in held.HEADERS)
+    assert (out / "waits.png").stat().st_size > 10_000
+
+
+def test_names_of_values_tell_them_apart() -> None:
+    field, values = variants.named({"retention": ["keep", {"policy": "keep", "ttl": "5 s"}, {"policy": "drop"}]})
+    assert field == "retention"
+    assert list(values) == ['"keep"', '{"policy": "keep", "ttl": "5 s"}', "drop"]
+    assert variants.named({"seed": [1, 2]}) == ("seed", {"1": "1", "2": "2"})
+
+
+@pytest.mark.parametrize(("vary", "says"), [
+    ("{retention: [keep, drop], seed: [1, 2]}", "names one field"),
+    ("{retention: [keep]}", "needs at least two values"),
+    ("{retention: [keep, keep]}", "has a value twice"),
+])
+def test_a_wrong_vary_is_one_line(vary: str, says: str) -> None:
+    with pytest.raises(sim.InputError, match=says) as caught:
+        sim.load(SMALL + f"vary: {vary}\n")
+    assert "\n" not in str(caught.value)
