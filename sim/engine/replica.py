@@ -164,7 +164,8 @@ class Replica:
 
     def blocks_taken(self) -> None:
         """Blocks were taken outside the step loop: end the stretch under way early if it had counted on them."""
-        if self._steps > 1 and self.batch.blocks_for(self._steps) - self._taken > self.decode_room():
+        if self._steps > 1 and (self._watches_evictions
+                                or self.batch.blocks_for(self._steps) - self._taken > self.decode_room()):
             self.kick()
 
     def before_change(self) -> None:
@@ -284,9 +285,11 @@ class Replica:
         if (batch.size > self.kv.pool.free or self._promises) and batch.size > self.decode_room():
             admission.relief.secure_decode_step(now_s)
         if admission.queue.count or admission.prefills:
-            if batch.size:
+            if self._mixes and batch.size:
                 self.take_decode_blocks(1, now_s)
             self._chunks = admission.pick_chunks(now_s)
+            if not (self._chunks or self._mixes):
+                admission.relief.secure_decode_step(now_s)  # a reload may have taken what the next step needs
         elif admission.pressure.blocked:
             admission.pressure.mark(False, now_s)
             admission.resting = False
