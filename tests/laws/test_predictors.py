@@ -13,13 +13,14 @@ from sim.metrics.intervals import student
 STUDY = Path(__file__).parents[2] / "scenarios" / "retention_study.yaml"
 #: An eighth of the study, with host memory for part of the contexts, so that what is moved and kept matters.
 SMALLER = ["vary=null", "replicas=1", "workload.arrivals.closed.concurrency=20", "workload.arrivals.closed.ramp=2 min",
-           "duration=25 min", "warmup=5 min", "replications=4", "tiers.dram.capacity=60 GB", "tiers.nvme.capacity=100 GB"]
+           "duration=25 min", "warmup=5 min", "replications=4", "tiers.dram.capacity=60 GB",
+           "tiers.nvme.capacity=100 GB"]
 #: Policies that act on a predicted wait.
 POLICIES = ("break_even", "ttl", "min_waste", "tiered")
 
 
 def waits(policy: str, predictor: str) -> list[float]:
-    """Return the mean TTFT of resumed turns in each replication, in seconds: what each of these policies is to lower."""
+    """Return the mean TTFT of resumed turns in each replication, in seconds: what these policies are to lower."""
     result = sim.run(STUDY, overrides=[*SMALLER, f"retention={{policy: {policy}, predictor: {predictor}}}"])
     values: list[float] = result.summary["intervals"]["ttft_s.resumed.mean"]["values"]
     assert result.summary["prediction_error"]["predictions"] > 100
