@@ -21,15 +21,16 @@ class Prefetches:
 
     Attributes
     ----------
-    started, skipped
-        Copies begun, and those not begun because too little of the pool was free.
+    started, skipped, cancelled
+        Copies begun, those not begun because too little of the pool was free, and those stopped because running turns
+        needed their blocks.
     """
 
-    __slots__ = ("_open", "pauses", "skipped", "started")
+    __slots__ = ("_open", "cancelled", "pauses", "skipped", "started")
 
     def __init__(self, pauses: Pauses) -> None:
         self.pauses = pauses
-        self.started = self.skipped = 0
+        self.started = self.skipped = self.cancelled = 0
         self._open: dict[Pause, tuple[Sequence, int, int, list[tuple[int, Entry]]]] = {}
 
     def plan(self, pause: Pause) -> None:
@@ -50,6 +51,21 @@ class Prefetches:
         job.replica = self.pauses.replica.number
         pause.fetch.promote(RELOAD)
         return True
+
+    def give_up(self, now_s: float) -> bool:
+        """Stop the copy begun last that no turn waits for: running turns need its blocks. False if there is none."""
+        pauses = self.pauses
+        for pause in reversed(self._open):
+            if pause.joined is None and pause.fetch is not None:
+                sequence, _, blocks, held = self._open.pop(pause)
+                pause.fetch.cancel()
+                pause.fetch = None
+                pauses.transfers.let_go(held)
+                pauses.replica.accounts.loading -= blocks
+                pauses.kv.close(sequence, sequence.base, now_s, finished=False)
+                self.cancelled += 1
+                return True
+        return False
 
     def _start(self, event: simpy.Event) -> None:
         pause = event.value

@@ -1,4 +1,4 @@
-"""What gives way when blocks run short: pins of paused contexts first, then the newest running turns."""
+"""What gives way when blocks run short: pins of paused contexts, copies ahead of time, the newest running turns."""
 
 from __future__ import annotations
 
@@ -43,8 +43,9 @@ class Relief:
         return True
 
     def free_some(self, now_s: float) -> bool:
-        """Demote the oldest kept pause, or else preempt the newest running turn; False if there is neither."""
-        if self.replica.pauses.demote(now_s):
+        """Demote the oldest kept pause, stop the last prefetch, or preempt the newest running turn; False if none."""
+        pauses = self.replica.pauses
+        if pauses.demote(now_s) or pauses.prefetches.give_up(now_s):
             return True
         running = self.admission.running
         if not running:

@@ -235,6 +235,7 @@ def _counts(cluster: Cluster) -> dict[str, int]:
         "write_backs_refused": sum(writes.refused for writes in written),
         "pins_expired": sum(replica.pauses.expired for replica in replicas),
         "prefetches": sum(replica.pauses.prefetches.started for replica in replicas),
+        "prefetches_cancelled": sum(replica.pauses.prefetches.cancelled for replica in replicas),
         "prefetches_skipped": sum(replica.pauses.prefetches.skipped for replica in replicas),
         **buffer_counts(replicas),
     }
