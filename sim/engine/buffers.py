@@ -221,6 +221,13 @@ class BufferReplica(Replica):
         """Return in words what the longest context is that the replica takes."""
         return f"the largest buffer of a replica holds {self.kv.longest():,} tokens"
 
+    def blocks_freed(self) -> None:
+        """A buffer was freed outside the step loop: the next step waits for the driver, a stretch may not run on."""
+        if self.kv.due_s > 0.0:
+            self.kick()
+        else:
+            super().blocks_freed()
+
     def decode_room(self) -> int:
         """Return nothing if a decoding turn needs a larger buffer before the next step, else plenty."""
         return 0 if self.batch.next_growth <= self.batch.step else _PLENTY

@@ -336,7 +336,10 @@ class Replica:
         slack = self.kv.pool.free + self._taken - self.low_blocks
         if batch.blocks_for(1) > slack:
             return 1
-        return min(steps, batch.steps_within(slack, steps) + 1)
+        within = batch.steps_within(slack, steps)
+        if self._mixes and (self.admission.queue.count or self.admission.prefills):
+            return within  # a step's blocks are then taken as it begins (`_plan`), so the next one evicts at its start
+        return min(steps, within + 1)
 
     def _start_mixed_step(self) -> None:
         batch = self.batch

@@ -11,7 +11,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from models import EVICTIONS, RETENTIONS, Agents, Run, Setup, differences, replace, run
 from test_engine_laws import LAWS, alone, assert_same, hits, some_below, some_case, some_schedule, without
@@ -19,7 +19,7 @@ from test_engine_laws import LAWS, alone, assert_same, hits, some_below, some_ca
 import sim
 from sim.engine.write_backs import Writes
 from sim.policies.prediction import Constant
-from sim.policies.retention import Drop, Keep, Offload, Release
+from sim.policies.retention import Drop, Keep, Offload, Release, Tiered
 from sim.policies.schedule import Chunked
 from sim.records import LINK_USES, TIER_USES, TIERS
 from sim.scenario.deployment import deploy
@@ -145,16 +145,28 @@ def test_every_layout_keeps_and_carries_every_byte_once(policy: Any, seed: int) 
         law(result)
 
 
-@ALL_POLICIES
-@settings(max_examples=25)
-@given(SEEDS)
-def test_every_layout_gives_the_same_step_by_step(policy: Any, seed: int) -> None:
+def same_step_by_step(policy: Any, seed: int, **changes: Any) -> None:
     """But for when, within a stretch, a paused context lost a block to eviction."""
-    stretches, steps = some_layout_run(policy, seed), some_layout_run(policy, seed, stretches=False)
+    stretches, steps = (some_layout_run(policy, seed, stretches=alike, **changes) for alike in (True, False))
     for result in (stretches, steps):
         without(result, "pauses", "hold_hbm_byte_s", *(f"hold_{tier}_byte_s" for tier in TIERS))
     assert_same(stretches, steps, 1e-6, ("turns", "trajectories", "pauses"))
     assert stretches.counts() == steps.counts()
+
+
+@ALL_POLICIES
+@settings(max_examples=25)
+@given(SEEDS)
+def test_every_layout_gives_the_same_step_by_step(policy: Any, seed: int) -> None:
+    same_step_by_step(policy, seed)
+
+
+@pytest.mark.parametrize("policy", (Keep, Tiered), ids=lambda policy: policy.__name__)
+@settings(max_examples=15)
+@given(SEEDS)
+@example(5000410)  # behind a queue that waits for blocks, a step takes its own as it begins
+def test_slowed_by_copies_every_layout_gives_the_same_step_by_step(policy: Any, seed: int) -> None:
+    same_step_by_step(policy, seed, step_slowdown=0.3)
 
 
 @settings(max_examples=60)
