@@ -23,14 +23,19 @@ MOST_REJECTED = 100
 class _View:
     """The replicas as a router sees them when `turn` arrives."""
 
-    __slots__ = ("replicas", "turn")
+    __slots__ = ("_alive", "replicas", "turn")
 
-    def __init__(self, replicas: list[Replica], turn: Turn) -> None:
+    def __init__(self, replicas: list[Replica], alive: list[int], turn: Turn) -> None:
         self.replicas = replicas
+        self._alive = alive
         self.turn = turn
 
     def __len__(self) -> int:
         return len(self.replicas)
+
+    def alive(self) -> list[int]:
+        """Return the trajectories alive whose last turn each replica served."""
+        return self._alive
 
     def loads(self) -> list[int]:
         """Return each replica's turns, running or waiting."""
@@ -69,6 +74,8 @@ class Cluster:
         self.progress: Callable[[float, int], None] | None = None
         self._backlog: deque[tuple[Trajectory, float]] = deque()
         self._routed = 0
+        #: Trajectories alive by the replica that served their last turn; not kept with a single replica.
+        self._alive_at: list[int] = []
         self._alive_integral_s = 0.0
         self._alive_since_s = 0.0
         self._source: Iterator[Trajectory] = iter(())
@@ -99,8 +106,15 @@ class Cluster:
         if len(self.replicas) == 1:
             return 0
         turn = job.turn
-        chosen = self.routing.choose(_View(self.replicas, turn), previous, self._routed, turn.prompt_tokens)
+        alive = self._alive_at
+        if len(alive) < len(self.replicas):
+            alive.extend([0] * (len(self.replicas) - len(alive)))
+        chosen = self.routing.choose(_View(self.replicas, alive, turn), previous, self._routed, turn.prompt_tokens)
         self._routed += 1
+        if chosen != previous:
+            alive[chosen] += 1
+            if previous is not None:
+                alive[previous] -= 1
         return chosen
 
     def session_ended(self, session: Session, now_s: float) -> None:
@@ -113,6 +127,8 @@ class Cluster:
         else:
             self.finished += 1
         del self.sessions[session.trajectory.number]
+        if self._alive_at and session.replica is not None:
+            self._alive_at[session.replica] -= 1
         if self.progress is not None:
             self.progress(now_s, self.started - len(self.sessions))
         if self._backlog:

@@ -91,7 +91,7 @@ class Growth(AllocatorConfig):
 
     kind: Literal["growth"] = "growth"
     """Name of the allocator."""
-    factor: float = Field(2.0, gt=1, le=1024)
+    factor: float = Field(2.0, ge=1.01, le=1024)
     """Ratio of a buffer to the one before."""
     initial: Annotated[int | Literal["prompt"], BeforeValidator(_initial)] = 1
     """Tokens of the smallest buffer, from which all sizes follow; `prompt`: as many as the turn first asks for."""

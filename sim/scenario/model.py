@@ -15,7 +15,7 @@ from hardware_profiles.dtypes import KvDtype, WeightsDtype
 from sim.errors import InputError
 from sim.policies.eviction import Eviction, Lru
 from sim.policies.retention import Release, Retention
-from sim.policies.routing import LeastLoaded, Routing
+from sim.policies.routing import Routing, Sticky
 from sim.policies.schedule import Chunked, Schedule
 from sim.scenario import shorthand
 from sim.scenario.allocators import Allocator, Paged
@@ -140,7 +140,7 @@ class Engine(_Config):
     """Share of a GPU's memory that the engine may use in all."""
     headroom: Fraction = Field(0.0, lt=1)
     """Share of the pool that admissions leave free."""
-    pool: Annotated[Bytes, Field(gt=0)] | None = None
+    pool: Annotated[Bytes, Field(gt=0, le=1e18)] | None = None
     """KV pool of a replica, over all its GPUs; overrides the one computed from the memory left."""
     activations: Annotated[Bytes, Field(ge=0)] | None = None
     """Activation memory of a GPU; when left out, a formula in the token budget."""
@@ -205,7 +205,7 @@ class Scenario(_Config):
     """Precision of the KV cache."""
     hardware: Hardware
     """Node: a catalogue name, or an inline profile."""
-    nodes: int = Field(1, ge=1)
+    nodes: int = Field(1, ge=1, le=10_000)
     """How many of them."""
     parallelism: Parallelism = Parallelism()
     """How one replica is spread over GPUs."""
@@ -219,8 +219,8 @@ class Scenario(_Config):
     """Places below HBM."""
     retention: Annotated[Retention, BeforeValidator(shorthand.RETENTION.expand)] = Release()
     """What becomes of a context while its trajectory waits for a tool."""
-    routing: Annotated[Routing, BeforeValidator(shorthand.ROUTING.expand)] = LeastLoaded()
-    """Which replica serves a turn."""
+    routing: Annotated[Routing, BeforeValidator(shorthand.ROUTING.expand)] = Sticky()
+    """Which replica serves a turn; with any other than the default an agent may leave its context behind."""
     workload: Annotated[WorkloadConfig, AfterValidator(known_agents)]
     """The agents and how they arrive."""
     slo: Slo = Field(default_factory=dict)

@@ -60,7 +60,7 @@ ALLOCATOR = Tagged("kind", Allocator, "paged")
 SCHEDULE = Tagged("policy", Schedule, "chunked")
 EVICTION = Tagged("policy", Eviction, "lru")
 RETENTION = Tagged("policy", Retention, "release")
-ROUTING = Tagged("policy", Routing, "least_loaded")
+ROUTING = Tagged("policy", Routing, "sticky")
 PREDICTOR = Tagged("kind", Prediction, "learned")
 
 TAGGED: dict[Path, Tagged] = {

@@ -16,6 +16,10 @@ class ReplicasView(Protocol):
         """Return each replica's turns, running or waiting."""
         ...
 
+    def alive(self) -> list[int]:
+        """Return the trajectories alive whose last turn each replica served."""
+        ...
+
     def matches(self) -> list[int]:
         """Return the prompt tokens that each replica's prefix cache holds."""
         ...
