@@ -67,12 +67,10 @@ def _agents(folder: Path) -> Any:
 
 
 def _paired(base: Path, other: Path, summaries: Sequence[dict[str, Any]], number: int) -> list[dict[str, Any]]:
-    import pandas as pd
-
     from sim.metrics import paired
 
-    tables = [(pd.read_parquet(folder / "turns.parquet", columns=paired.TURN_COLUMNS),
-               pd.read_parquet(folder / "trajectories.parquet", columns=paired.TRAJECTORY_COLUMNS))
+    tables = [(store.read_table(folder / "turns.parquet", paired.TURN_COLUMNS),
+               store.read_table(folder / "trajectories.parquet", paired.TRAJECTORY_COLUMNS))
               for folder in (base, other)]
     warmup = max(summaries[i]["checks"]["warmup_s"] for i in (0, number))
     return paired.paired(tables[0], tables[1], warmup)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from functools import cached_property
 from pathlib import Path
@@ -54,7 +53,7 @@ class Result:
 
         path = Path(folder)
         summary = store.read_summary(path)
-        steps = json.loads((path / "steps.json").read_text(encoding="utf-8"))
+        steps = store.read_steps(path)
         return cls(scenario=load(path), summary=summary, steps=steps, folder=path,
                    run_yaml=(path / "run.yaml").read_text(encoding="utf-8"))
 
@@ -167,10 +166,8 @@ class Result:
     def _frame(self, table: str) -> pd.DataFrame:
         if self._tables is not None:
             return self._tables.frame(table)
-        import pandas as pd
-
         assert self.folder is not None
-        return pd.read_parquet(self.folder / f"{table}.parquet")
+        return store.read_table(self.folder / f"{table}.parquet")
 
     def save(self, folder: str | Path, *, force: bool = False) -> Path:
         """Write the run's files to `folder` and return it.

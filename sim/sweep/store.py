@@ -6,13 +6,16 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sim.errors import InputError
 from sim.records import TABLES
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 #: What a run's folder holds; `summary.json` comes last and marks the run as whole.
 FILES = ("run.yaml", *(f"{name}.parquet" for name in TABLES), "steps.json", "summary.json")
@@ -111,6 +114,42 @@ def plain(data: Any) -> Any:
     if isinstance(data, float) and not abs(data) < float("inf"):
         return None
     return data
+
+
+def read_table(path: Path, columns: Sequence[str] | None = None) -> pd.DataFrame:
+    """Return a table of a run's folder.
+
+    Raises
+    ------
+    InputError
+        It is missing or damaged.
+    """
+    import pandas as pd
+
+    try:
+        return pd.read_parquet(path, columns=None if columns is None else list(columns))
+    except FileNotFoundError:
+        raise InputError("missing", file=path) from None
+    except (OSError, ValueError) as error:  # pyarrow's errors are among them
+        raise InputError(f"cannot be read: {' '.join(str(error).split())[:160]}", file=path) from None
+
+
+def read_steps(folder: Path) -> dict[str, Any]:
+    """Return the histograms of a run's folder.
+
+    Raises
+    ------
+    InputError
+        They are missing or damaged.
+    """
+    path = folder / "steps.json"
+    try:
+        steps = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot be read: {' '.join(str(error).split())[:160]}", file=path) from None
+    if not isinstance(steps, dict):
+        raise InputError("is not that of a run", file=path)
+    return steps
 
 
 def read_summary(folder: Path) -> dict[str, Any]:

@@ -86,7 +86,7 @@ def attributes(raw: dict[str, Any]) -> dict[str, Any]:
         return {name: value for name, value in (given or {}).items() if name in _WANTED}
     found: dict[str, Any] = {}
     for item in listed(raw, "attributes", dict):
-        key, value = item.get("key"), item.get("value")
+        key, value = text(item, "key", default=""), item.get("value")
         if key in _WANTED:
             if not isinstance(value, dict) or len(value) != 1:
                 raise InputError("expected {key, value: {intValue: 1}}", field="attributes", got=key)
