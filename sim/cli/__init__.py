@@ -19,9 +19,9 @@ __all__ = ["app", "main"]
 
 
 def _version() -> str:
-    from sim.sweep.provenance import version
+    from sim.sweep.provenance import compiled, version
 
-    return version()
+    return f"{version()} (compiled)" if compiled() else version()
 
 
 def version() -> None:

@@ -74,6 +74,10 @@ class Accounts:
         """`blocks` free blocks were taken one after another over the last `elapsed_s` seconds of decoding."""
         self.running += blocks * elapsed_s * 0.5
 
+    def filled(self, tokens: int, elapsed_s: float) -> None:
+        """`tokens` slots that were empty were filled one after another over the last `elapsed_s` seconds."""
+        self.slots -= tokens * elapsed_s * 0.5
+
     def close(self, now_s: float) -> None:
         """Book what is left at the end of a run, the part of a step under way too, and take the last sample."""
         self.advance(now_s)

@@ -9,21 +9,14 @@ from __future__ import annotations
 from heapq import heappop, heappush
 from typing import Any
 
-import simpy
-
-from sim.engine.accounts import Accounts
 from sim.engine.admission import Admission
 from sim.engine.batch import NEVER, Batch
-from sim.engine.cluster import Cluster
 from sim.engine.job import NO_SEQUENCE, Job
-from sim.engine.pauses import Pauses
 from sim.engine.relief import Relief
 from sim.engine.replica import Replica
 from sim.memory.allocators.base import Segment
 from sim.memory.buffer_cache import BufferCache
-from sim.policies.schedule import Schedule
-from sim.records import Sink
-from sim.timing.base import Line, StepCost
+from sim.timing.base import Line
 
 #: More blocks than any pool has.
 _PLENTY = 1 << 62
@@ -113,17 +106,15 @@ class BufferBatch(Batch):
 class BufferAdmission(Admission):
     """Admission of turns that need a buffer in one piece."""
 
-    kv: BufferCache
-    batch: BufferBatch
-
-    def __init__(self, replica: Replica, headroom_blocks: int) -> None:
+    def __init__(self, replica: BufferReplica, headroom_blocks: int) -> None:
         super().__init__(replica, headroom_blocks)
-        self.relief = BufferRelief(self)
+        self.buffers = replica.buffers
+        self.relief = BufferRelief(self, replica.buffers, replica.filling)
 
     def enqueue(self, job: Job, now_s: float) -> bool:
         """Queue a turn; False if no buffer could ever hold it."""
         tokens = job.turn.prompt_tokens + job.turn.output_tokens
-        if not self.kv.fits(tokens):
+        if not self.buffers.fits(tokens):
             cluster = self.replica.cluster
             cluster.longest_refused = max(cluster.longest_refused, tokens)
             return False
@@ -132,11 +123,11 @@ class BufferAdmission(Admission):
     def finish(self, job: Job, now_s: float) -> None:
         """A turn has given its last token: its context goes unless a pause keeps it."""
         super().finish(job, now_s)
-        self.kv.settle(now_s)
+        self.buffers.settle(now_s)
 
     def admit(self, job: Job, room: int, now_s: float) -> bool:
         """Give a waiting turn a buffer for its prompt: the one kept for it, a copy of a branch's, or an empty one."""
-        kv, turn, pauses = self.kv, job.turn, self.replica.pauses
+        kv, turn, pauses = self.buffers, job.turn, self.replica.pauses
         owner = job.session.trajectory.number
         limit = turn.prompt_tokens + turn.kept_output
         own = job.pause.node if job.pause is not None and job.pause.locked else None
@@ -163,18 +154,21 @@ class BufferAdmission(Admission):
     def leave(self, job: Job, now_s: float, *, finished: bool) -> Any:
         """Close a turn's sequence wherever it stands; return its context, if it has ended."""
         if job.state != Job.DECODE and job.sequence is not NO_SEQUENCE:
-            self.batch.slots -= self.kv.room_left(job.sequence, job.target)
+            self.batch.slots -= self.buffers.room_left(job.sequence, job.target)
         return super().leave(job, now_s, finished=finished)
 
 
 class BufferRelief(Relief):
     """What gives way when a decoding turn needs a larger buffer."""
 
-    admission: BufferAdmission
+    def __init__(self, admission: BufferAdmission, buffers: BufferCache, filling: BufferBatch) -> None:
+        super().__init__(admission)
+        self.buffers = buffers
+        self.filling = filling
 
     def secure_decode_step(self, now_s: float) -> None:
         """Give every turn whose buffer is full a larger one, preempting the newest turns if need be."""
-        batch, kv = self.admission.batch, self.admission.kv
+        batch, kv = self.filling, self.buffers
         while batch.next_growth <= batch.step:
             job = batch.first_full()
             position = batch.position(job)
@@ -184,70 +178,54 @@ class BufferRelief(Relief):
                 self.free_some(now_s)
 
 
-class BufferAccounts(Accounts):
-    """Ledgers of a replica with buffers: what is empty in those of running turns counts as tail waste."""
-
-    def filled(self, tokens: int, elapsed_s: float) -> None:
-        """`tokens` slots that were empty were filled one after another over the last `elapsed_s` seconds."""
-        self.slots -= tokens * elapsed_s * 0.5
-
-
 class BufferReplica(Replica):
     """The step loop of a replica with contiguous buffers; parameters as for `Replica`.
 
-    Copies and driver calls are billed to the step that follows them, which is then a stretch of its own.
+    Copies and driver calls are billed to the step that follows them, which is then a stretch of its own. `buffers` and
+    `filling` are its memory and its batch, as what they are.
     """
 
-    kv: BufferCache
-    batch: BufferBatch
-    accounts: BufferAccounts
-
-    def __init__(self, env: simpy.Environment, cluster: Cluster, number: int, kv: BufferCache, cost: StepCost,
-                 schedule: Schedule, sink: Sink, *, headroom_blocks: int = 0, **options: Any) -> None:
-        super().__init__(env, cluster, number, kv, cost, schedule, sink, headroom_blocks=headroom_blocks, **options)
-        self.batch = BufferBatch(kv)
+    def _equip(self, headroom_blocks: int) -> None:
+        assert isinstance(self.kv, BufferCache)
+        self.buffers = self.kv
+        self.batch = self.filling = BufferBatch(self.buffers)
         self.admission = BufferAdmission(self, headroom_blocks)
         #: Ask `decode_room` before each step, however much is free: room in a buffer is not room in the pool.
         self._promises = True
         #: Seconds by which the step about to start is longer.
         self._longer_s = 0.0
 
-    def attach(self, pauses: Pauses) -> None:
-        """Give the replica its pauses; must be called once before the first turn."""
-        super().attach(pauses)
-        self.accounts = BufferAccounts(self)
-
     def holds(self) -> str:
         """Return in words what the longest context is that the replica takes."""
-        return f"the largest buffer of a replica holds {self.kv.longest():,} tokens"
+        return f"the largest buffer of a replica holds {self.buffers.longest():,} tokens"
 
     def blocks_freed(self) -> None:
         """A buffer was freed outside the step loop: the next step waits for the driver, a stretch may not run on."""
-        if self.kv.due_s > 0.0:
+        if self.buffers.due_s > 0.0:
             self.kick()
         else:
             super().blocks_freed()
 
     def decode_room(self) -> int:
         """Return nothing if a decoding turn needs a larger buffer before the next step, else plenty."""
-        return 0 if self.batch.next_growth <= self.batch.step else _PLENTY
+        return 0 if self.filling.next_growth <= self.filling.step else _PLENTY
 
     def bring_up_to_date(self) -> None:
         """Tell the allocator how far the decoding turns have come."""
         for job in self.admission.running:
             if job.state == Job.DECODE:
-                self.kv.wrote(job.sequence, self.batch.position(job))
+                self.buffers.wrote(job.sequence, self.filling.position(job))
 
     def extent(self) -> tuple[int, int, int]:
         """Return the token slots that are useful, that are taken, and that lie together in the largest hole."""
         self.bring_up_to_date()
-        stats = self.kv.allocator.stats()
+        stats = self.buffers.allocator.stats()
         return stats.useful, stats.allocated, max(stats.holes, default=0)
 
     def segments(self) -> list[Segment]:
         """Return what every part of the pool is used for; the owner of a buffer is its trajectory."""
         self.bring_up_to_date()
-        return self.kv.segments()
+        return self.buffers.segments()
 
     def _wake_after(self, delay_s: float) -> None:
         longer_s, self._longer_s = self._longer_s, 0.0
@@ -256,11 +234,11 @@ class BufferReplica(Replica):
     def _plan(self, now_s: float) -> None:
         super()._plan(now_s)
         if self._steps == 0:
-            self.kv.due_s = 0.0  # nothing runs: what it would have waited for passes meanwhile
+            self.buffers.due_s = 0.0  # nothing runs: what it would have waited for passes meanwhile
 
     def _take_due(self) -> bool:
         """Let the step about to start take the copies and driver calls since the last one; False if there are none."""
-        due_s, self.kv.due_s = self.kv.due_s, 0.0
+        due_s, self.buffers.due_s = self.buffers.due_s, 0.0
         self._longer_s = self._copy_s = due_s
         return due_s > 0.0
 

@@ -40,7 +40,7 @@ def buffer_cache(deployment: Deployment) -> BufferCache:
 
 def buffer_counts(replicas: Sequence[Replica]) -> dict[str, int]:
     """Return what contiguous buffers cost over a run; nothing where there are none."""
-    caches = [replica.kv for replica in replicas if isinstance(replica, BufferReplica)]
+    caches = [replica.buffers for replica in replicas if isinstance(replica, BufferReplica)]
     if not caches:
         return {}
     return {"buffer_growths": sum(kv.growths for kv in caches), "buffer_forks": sum(kv.forks for kv in caches),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from sim.memory.kv_cache import Sequence
 from sim.records import TIERS
@@ -66,7 +66,13 @@ class Job:
         "turn",
     )
 
-    WAITING, JOINING, LOADING, PREFILL, HELD, DECODE, ENDED = range(7)
+    WAITING: Final = 0
+    JOINING: Final = 1
+    LOADING: Final = 2
+    PREFILL: Final = 3
+    HELD: Final = 4
+    DECODE: Final = 5
+    ENDED: Final = 6
 
     #: Steps its batch, seconds heads of the queue, and seconds prompt chunks had taken when it joined the one or other.
     joined_step: int

@@ -72,8 +72,11 @@ class Replica:
         self.context_limit = context_limit
         self.step_slowdown = step_slowdown
         self.stretches = stretches
-        self.batch = Batch(kv.pool.block_tokens)
-        self.admission = Admission(self, headroom_blocks)
+        #: Whether free blocks may be promised to turns that are not decoding yet.
+        self._promises = schedule.reserve == "prompt"
+        self.batch: Batch
+        self.admission: Admission
+        self._equip(headroom_blocks)
         self.pauses: Pauses
         self.accounts: Accounts
         self.steps = 0
@@ -94,12 +97,14 @@ class Replica:
         self._copy_s = 0.0
         self._start_s = 0.0
         self._timer: simpy.Event | None = None
-        #: Whether free blocks may be promised to turns that are not decoding yet.
-        self._promises = schedule.reserve == "prompt"
         #: Whether it matters within a stretch when blocks are evicted.
         self._watches_evictions = low_blocks > 0
         self._reserves_output = schedule.reserve == "prompt_and_output"
         self._mixes = schedule.decodes_with_prefill
+
+    def _equip(self, headroom_blocks: int) -> None:
+        self.batch = Batch(self.kv.pool.block_tokens)
+        self.admission = Admission(self, headroom_blocks)
 
     def attach(self, pauses: Pauses) -> None:
         """Give the replica its pauses; must be called once before the first turn."""

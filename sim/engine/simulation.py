@@ -133,7 +133,7 @@ def _replica(env: simpy.Environment, cluster: Cluster, index: int, scenario: Sce
         "context_limit": deployment.model.context_limit, "step_slowdown": deployment.step_slowdown,
         "stretches": stretches}
     writes = _writes(scenario)
-    replica = (Replica(*place, _paged(scenario, deployment, writes), *served, **options) if deployment.allocator.paged
+    replica = (Replica(*place, _paged(scenario, deployment), *served, **options) if deployment.allocator.paged
                else BufferReplica(*place, buffer_cache(deployment), *served, **options))
     kv = replica.kv
     link = Link(env, deployment.host_link_Bps_out, deployment.host_link_Bps_in, deployment.host_link_latency_s,
@@ -143,12 +143,11 @@ def _replica(env: simpy.Environment, cluster: Cluster, index: int, scenario: Sce
     return replica
 
 
-def _paged(scenario: Scenario, deployment: Deployment, writes: Writes) -> KvCache:
+def _paged(scenario: Scenario, deployment: Deployment) -> KvCache:
     """Return an empty pool of blocks with its prefix cache."""
     cache = scenario.engine.prefix_cache
     pool = BlockPool(deployment.pool_blocks, deployment.block_size)
-    tree = tree_of(pool, cache.eviction, whole_nodes=cache.granularity == "node", exact_tail=cache.tail == "cow",
-                   watched=writes.when != "on_pause")
+    tree = tree_of(pool, cache.eviction, whole_nodes=cache.granularity == "node", exact_tail=cache.tail == "cow")
     return KvCache(pool, tree, enabled=cache.enabled, on_chunk=cache.insert == "on_chunk",
                    state_blocks=deployment.state_slots)
 

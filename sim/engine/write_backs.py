@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from sim.engine.hops import Transfer
-from sim.memory.cached_trees import WatchedArcTree, WatchedTree
 from sim.memory.kv_cache import PrivatePart
 from sim.memory.links import BACKGROUND
 from sim.memory.prefix_tree import Node
@@ -98,10 +97,7 @@ class WriteBacks:
         self._dirty: OrderedDict[Node, None] = OrderedDict()
         self._clean: dict[Node, None] = {}
         self._open: dict[Node, _Flight] = {}
-        tree = pauses.kv.tree
-        if not isinstance(tree, WatchedTree | WatchedArcTree):
-            raise TypeError("write-back needs a prefix tree that can be watched")
-        tree.watcher = self
+        pauses.kv.tree.watcher = self
 
     def turn_ended(self, turn: Turn, node: Node | None, now_s: float) -> None:
         """A turn has ended, and the pause behind it has begun if there is one: write what is to be in DRAM by now."""

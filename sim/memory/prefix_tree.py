@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
-from typing import Any
+from typing import Any, Protocol
 
 from sim.memory.allocators.paged import BlockPool
 from sim.policies.eviction import EntryView
@@ -71,6 +71,19 @@ class Node:
         return f"Node({self.stream!r}, blocks {self.first}..{self.end}, {self.tokens} tokens, locks {self.locks})"
 
 
+class Watcher(Protocol):
+    """Whoever is told what happens to dormant content."""
+
+    def rested(self, node: Node) -> None:
+        """Blocks of `node` have gone dormant."""
+
+    def freed(self, node: Node, end: int, *, evicted: bool) -> None:
+        """Blocks of `node` from its present end up to `end` were freed."""
+
+    def removed(self, node: Node) -> None:
+        """`node` is no longer in the tree."""
+
+
 class PrefixTree:
     """Cached streams over a block pool.
 
@@ -88,7 +101,7 @@ class PrefixTree:
     """
 
     __slots__ = ("_dormant_since", "_heap", "_sequence", "dormant", "evicted", "exact_tail", "kept", "nodes", "pool",
-                 "rank", "resident", "reused_block_s", "wasted_block_s", "whole_nodes")
+                 "rank", "resident", "reused_block_s", "wasted_block_s", "watcher", "whole_nodes")
 
     def __init__(self, pool: BlockPool, rank: Callable[[EntryView], float] | None = None, *,
                  whole_nodes: bool = False, exact_tail: bool = False) -> None:
@@ -108,6 +121,7 @@ class PrefixTree:
         self._dormant_since = 0.0
         self._heap: list[tuple[float, int, int, Node]] = []
         self._sequence = 0
+        self.watcher: Watcher | None = None
 
     def match(self, stream: Stream, tokens: int) -> tuple[Node | None, int]:
         """Return the node and the length in tokens of the longest cached prefix of `stream`'s first `tokens` tokens."""
@@ -232,25 +246,11 @@ class PrefixTree:
         """Free at least `count` blocks if there are so many to evict; return how many were freed."""
         heap = self._heap
         freed = 0
-        while freed < count and heap:
-            _, _, stamp, node = heap[0]
-            if node.stamp != stamp:
-                heappop(heap)
-                continue
-            floor = max(node.used_end, *node.kids) if node.kids else node.used_end
-            tail = node.end - floor
-            if tail <= 0:
-                heappop(heap)
-                node.stamp += 1
-                continue
-            step = tail if self.whole_nodes else min(tail, count - freed)
-            self._free_tail(node, step, now_s)
-            freed += step
-            if step == tail:
-                heappop(heap)
-                node.stamp += 1
-                if node.end == node.first:
-                    self.discard_if_empty(node, now_s)
+        while freed < count:
+            tail = self._tail(heap)
+            if not tail:
+                break
+            freed += self._take_tail(heap, tail, count - freed, now_s)
         self.evicted += freed
         return freed
 
@@ -316,6 +316,8 @@ class PrefixTree:
         node.since_s = node.last_use_s = now_s
         if not node.kids or max(node.kids) < end:
             self._push(node)
+        if self.watcher is not None:
+            self.watcher.rested(node)
 
     def _push(self, node: Node) -> None:
         node.stamp += 1
@@ -331,7 +333,31 @@ class PrefixTree:
         size = self.pool.block_tokens
         return EntryView(node.last_use_s, node.uses, node.first * size, node.end * size, node.shared)
 
-    def _free_tail(self, node: Node, count: int, now_s: float) -> None:
+    def _tail(self, heap: list[tuple[float, int, int, Node]]) -> int:
+        """Return the blocks that the first leaf of a heap can give, after taking off what is none any more."""
+        while heap:
+            _, _, stamp, node = heap[0]
+            if node.stamp == stamp:
+                tail = node.end - (max(node.used_end, *node.kids) if node.kids else node.used_end)
+                if tail > 0:
+                    return tail
+                node.stamp += 1
+            heappop(heap)
+        return 0
+
+    def _take_tail(self, heap: list[tuple[float, int, int, Node]], tail: int, wanted: int, now_s: float) -> int:
+        """Evict up to `wanted` blocks of the `tail` of a heap's first leaf, or all of it; return how many."""
+        node = heap[0][3]
+        step = tail if self.whole_nodes else min(tail, wanted)
+        self._free_tail(node, step, now_s, evicted=True)
+        if step == tail:
+            heappop(heap)
+            node.stamp += 1
+            if node.end == node.first:
+                self.discard_if_empty(node, now_s)
+        return step
+
+    def _free_tail(self, node: Node, count: int, now_s: float, *, evicted: bool = False) -> None:
         self.wasted_block_s += count * (now_s - node.since_s)
         self._dormant_since -= count * node.since_s
         if node.pause is not None:
@@ -343,10 +369,14 @@ class PrefixTree:
         self.resident -= count
         self.dormant -= count
         self.pool.free += count
+        if self.watcher is not None:
+            self.watcher.freed(node, node.end + count, evicted=evicted)
 
     def _remove(self, node: Node, now_s: float) -> None:
         del self.nodes[node.stream]
         node.stamp += 1
+        if self.watcher is not None:
+            self.watcher.removed(node)
         parent = node.parent
         if parent is None:
             return

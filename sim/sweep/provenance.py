@@ -20,6 +20,13 @@ def version() -> str:
         return "0+unknown"
 
 
+def compiled() -> bool:
+    """Return whether the engine that runs is the compiled one (same code, same results)."""
+    from sim.engine import replica
+
+    return not str(replica.__file__).endswith(".py")
+
+
 def provenance(scenario: Any, deployment: Any, base_dir: Path) -> dict[str, Any]:
     """Return version, seed entropy, and a hash of every data file the run was made from."""
     agents = scenario.workload.agents

@@ -9,13 +9,13 @@ different machines can be compared.
 
 from __future__ import annotations
 
+import json
 import resource
+import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
-from multiprocessing import get_context
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,8 @@ from sim.metrics.collect import Tables
 from sim.scenario import load
 
 TURNS = 20
+#: This interpreter, whose kvplan is the checkout, and that of `make fast`, whose kvplan is compiled.
+PLAIN, COMPILED = Path(sys.executable), Path(__file__).parents[2] / ".venv-fast" / "bin" / "python"
 
 SCENARIO = """
 name: agentic-bench
@@ -135,10 +137,11 @@ def peak_bytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def in_own_process(sessions: int, overrides: Sequence[str] = ()) -> Cost:
-    """Measure in a process of its own, so that memory is this run's alone."""
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        return pool.submit(measure, sessions, overrides).result()
+def in_own_process(sessions: int, overrides: Sequence[str] = (), python: Path = PLAIN) -> Cost:
+    """Measure in a process of its own, so that memory is this run's alone, with the kvplan of that interpreter."""
+    made = subprocess.run([python, "-P", __file__, "--one", str(sessions), *overrides], check=True,
+                          stdout=subprocess.PIPE, text=True)
+    return Cost(**json.loads(made.stdout))
 
 
 FULL = "retention={policy: tiered, predictor: learned, prefetch: true}"
@@ -175,16 +178,21 @@ MILLION: list[tuple[str, int, list[str]]] = [("1,000,000 turns, 0.08 sessions/s,
 
 
 def table(rows: Sequence[tuple[str, int, list[str]]]) -> None:
-    """Print what each row costs."""
-    print(f"{'':<46} {'turns':>9} {'turns/s':>8} {'timeouts/turn':>14} {'bytes/turn':>11} {'peak MiB':>9}")
+    """Print what each row costs, as it is and compiled."""
+    print(f"{'':<46} {'turns':>9} {'turns/s':>8} {'timeouts/turn':>14} {'compiled':>9} {'bytes/turn':>11} "
+          f"{'peak MiB':>9}")
     for label, sessions, overrides in rows:
-        cost = in_own_process(sessions, overrides)
-        print(f"{label:<46} {cost.turns:>9,} {cost.turns_per_s:>8,.0f} {cost.timeouts_per_turn:>14.1f} "
-              f"{cost.bytes_per_turn:>11,.0f} {cost.peak_bytes / 2**20:>9,.0f}", flush=True)
+        plain, fast = (in_own_process(sessions, overrides, python) for python in (PLAIN, COMPILED))
+        print(f"{label:<46} {plain.turns:>9,} {plain.turns_per_s:>8,.0f} {plain.timeouts_per_turn:>14.1f} "
+              f"{fast.timeouts_per_turn:>9.1f} {plain.bytes_per_turn:>11,.0f} {plain.peak_bytes / 2**20:>9,.0f}",
+              flush=True)
 
 
 def main() -> None:
-    """Print the table; ``--scale`` adds many replicas, ``--million`` a long run."""
+    """Print the table; ``--scale`` adds many replicas, ``--million`` a long run; ``--one N`` gives one row as JSON."""
+    if sys.argv[1:2] == ["--one"]:
+        print(json.dumps(asdict(measure(int(sys.argv[2]), sys.argv[3:]))))
+        return
     table([*ROWS, *(SCALE if "--scale" in sys.argv else ()), *(MILLION if "--million" in sys.argv else ())])
 
 

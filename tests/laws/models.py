@@ -672,8 +672,7 @@ class Setup:
             return BufferCache(self.buffers(self.blocks), state_slots=self.state_blocks, slot_copy_s=self.block_copy_s,
                                stall_s=self.stall_s)
         pool = BlockPool(self.blocks, self.size)
-        tree = tree_of(pool, self.eviction, whole_nodes=self.whole_nodes, exact_tail=self.cow,
-                       watched=self.writes.when != "on_pause")
+        tree = tree_of(pool, self.eviction, whole_nodes=self.whole_nodes, exact_tail=self.cow)
         return KvCache(pool, tree, enabled=self.enabled, on_chunk=self.on_chunk, state_blocks=self.state_blocks)
 
 

@@ -161,7 +161,7 @@ def test_every_layout_gives_the_same_step_by_step(policy: Any, seed: int) -> Non
     same_step_by_step(policy, seed)
 
 
-@pytest.mark.parametrize("policy", (Keep, Tiered), ids=lambda policy: policy.__name__)
+@pytest.mark.parametrize("policy", [Keep, Tiered], ids=lambda policy: policy.__name__)
 @settings(max_examples=15)
 @given(SEEDS)
 @example(5000410)  # behind a queue that waits for blocks, a step takes its own as it begins

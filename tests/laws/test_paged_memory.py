@@ -40,10 +40,10 @@ class Pair:
     """The cache and its model, driven by the same operations."""
 
     def __init__(self, total: int, size: int, cow: bool, on_chunk: bool, whole_nodes: bool,
-                 enabled: bool = True, eviction: Any = None, watched: bool = False) -> None:
+                 enabled: bool = True, eviction: Any = None) -> None:
         self.size = size
         self.pool = BlockPool(total, size)
-        self.tree = tree_of(self.pool, eviction or Lru(), whole_nodes=whole_nodes, exact_tail=cow, watched=watched)
+        self.tree = tree_of(self.pool, eviction or Lru(), whole_nodes=whole_nodes, exact_tail=cow)
         self.kv = KvCache(self.pool, self.tree, enabled=enabled, on_chunk=on_chunk)
         self.model = BlockModel(total, size, cow=cow, on_chunk=on_chunk, whole_nodes=whole_nodes, enabled=enabled)
         self.model.gone = lambda key: key[0] not in self.tree.nodes or self.tree.nodes[key[0]].end <= key[1]

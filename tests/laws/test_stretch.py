@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import random
-from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
+import simpy
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from sim.engine.batch import Batch
+from sim.engine.cluster import Cluster
+from sim.engine.job import Job
+from sim.engine.session import Session
+from sim.policies.routing import RoundRobin
 from sim.timing.base import Line, at, steps_until, stretch_s
 from sim.timing.roofline import Replica, RooflineCost
+from workloads.trajectory import Stream, Trajectory, Turn
 
 LINE = st.builds(Line, st.floats(1e-4, 0.1), st.floats(0.0, 1e-5))
 LINES = st.one_of(st.tuples(LINE), st.tuples(LINE, LINE))
@@ -41,13 +46,14 @@ class Counter:
         return other
 
 
-class ATurn:
-    """What `Batch` looks at in a job."""
-
-    def __init__(self, rng: random.Random) -> None:
-        self.position, self.generated = rng.randint(1, 100), rng.randint(1, 5)
-        self.joined_step = self.finish_step = 0
-        self.turn = SimpleNamespace(output_tokens=self.generated + rng.randint(1, 60))
+def a_turn(rng: random.Random) -> Job:
+    """Some turn about to decode."""
+    position, generated = rng.randint(1, 100), rng.randint(1, 5)
+    turn = Turn(Stream(), position, generated + rng.randint(1, 60))
+    cluster = Cluster(simpy.Environment(), cast(Any, None), RoundRobin())
+    job = Job(Session(cluster, Trajectory(0, 0.0, [turn], 1), 0.0), turn, "", 0.0, None)
+    job.position, job.generated = position, generated
+    return job
 
 
 @settings(max_examples=300)
@@ -57,7 +63,7 @@ def test_batch_equals_counting_step_by_step(seed: int, size: int) -> None:
     batch, slow = Batch(size), Counter(size)
     for _ in range(rng.randint(1, 25)):
         if not batch.size or rng.random() < 0.5:
-            job = ATurn(rng)
+            job = a_turn(rng)
             batch.join(job)
             slow.turns[job] = [job.position, job.turn.output_tokens - job.generated]
         elif rng.random() < 0.2:
