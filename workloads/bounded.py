@@ -70,9 +70,9 @@ class Distribution(BaseModel):
         return self._mean() + (_integral(self._cdf, below, low) if low > below else 0.0)
 
     def _clip(self, values: Array) -> Array:
-        if self.min is None and self.max is None:
-            return values
-        return np.clip(values, self.min, self.max)
+        if self.min is not None:
+            values = np.maximum(values, self.min)
+        return values if self.max is None else np.minimum(values, self.max)
 
     def _draw(self, rng: np.random.Generator, n: int) -> Array:
         return self._quantile(rng.random(n))

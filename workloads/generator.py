@@ -7,6 +7,7 @@ parent's context ends.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import repeat
 
@@ -115,7 +116,8 @@ class Agent:
         self.prompt = Prompt(spec, entropy)
         self._tools = list(spec.tools.items())
         weights = np.cumsum([tool.weight for _, tool in self._tools])
-        self._tool_bounds = (weights / weights[-1])[:-1]
+        self._tool_bounds = (weights / weights[-1])[:-1].tolist()
+        self._names = [name for name, _ in self._tools]
         self._visible = 1.0 - spec.strip_thinking
         nested = spec.branching.agent if spec.branching is not None else None
         self._child = Agent(nested, (*entropy, 1)) if nested is not None else None
@@ -137,22 +139,31 @@ class Agent:
 
     def calls(self, rng: np.random.Generator, n: int) -> tuple[list[int], list[str], list[float], list[bool]]:
         """Draw `n` tool calls: observation tokens, names, waits (s) and whether the wait is a person's."""
-        which = np.searchsorted(self._tool_bounds, rng.random(n), side="right") if len(self._tools) > 1 else None
-        observed, waits, human = np.zeros(n), np.zeros(n), np.zeros(n, dtype=bool)
+        bounds, spec = self._tool_bounds, self.spec
+        which = [bisect_right(bounds, share) for share in rng.random(n).tolist()] if bounds else [0] * n
+        observed, waits, human = [0] * n, [0.0] * n, [False] * n
         for index, (_, tool) in enumerate(self._tools):
-            chosen = np.arange(n) if which is None else np.flatnonzero(which == index)
-            if chosen.size:
-                waits[chosen] = tool.wait.sample(rng, chosen.size)
-                observed[chosen] = (tool.observation or self.spec.observation).sample(rng, chosen.size)
-                human[chosen] = tool.human
-                if tool.approval is not None:
-                    asked = chosen[rng.random(chosen.size) < tool.approval.probability]
-                    waits[asked] += tool.approval.wait.sample(rng, asked.size)
-                    human[asked] = True
-        if self.spec.client is not None:
-            waits += self.spec.client.sample(rng, n)
-        names = [self._tools[index][0] for index in ([0] * n if which is None else which.tolist())]
-        return np.clip(np.rint(observed), 0, 1e9).astype(np.int64).tolist(), names, waits.tolist(), human.tolist()
+            chosen = [i for i, drawn in enumerate(which) if drawn == index]
+            if not chosen:
+                continue
+            count = len(chosen)
+            drawn_waits = tool.wait.sample(rng, count).tolist()
+            drawn_tokens = whole(tool.observation or spec.observation, rng, count, 0)
+            for i, wait_s, tokens in zip(chosen, drawn_waits, drawn_tokens, strict=True):
+                waits[i], observed[i] = wait_s, tokens
+            if tool.human:
+                for i in chosen:
+                    human[i] = True
+            if tool.approval is not None:
+                asked = [i for i, share in zip(chosen, rng.random(count).tolist(), strict=True)
+                         if share < tool.approval.probability]
+                for i, wait_s in zip(asked, tool.approval.wait.sample(rng, len(asked)).tolist(), strict=True):
+                    waits[i] += wait_s
+                    human[i] = True
+        if spec.client is not None:
+            waits = [wait_s + more for wait_s, more in zip(waits, spec.client.sample(rng, n).tolist(), strict=True)]
+        names = self._names
+        return observed, [names[index] for index in which], waits, human
 
     # -- one line of turns ----------------------------------------------------------------------------------------
 
@@ -164,21 +175,25 @@ class Agent:
         draws = Draws(self, rng, n, branching is not None)
         forks = draws.branches if branching is None or line.depth else draws.branches.union(branching.at)
         plain = layout.volatile is None and not layout.tail
-        append, visible = tree.turns.append, self._visible
+        bounded = spec.context_limit is not None or line.compacted is not None
+        breaks = draws.tools_changed or draws.reserialized
+        turns, branch, visible = tree.turns, line.branch, self._visible
         waits_for, pending, prunes = after, len(after), []  # type: list[Turn], int, list[Turn]
         wait_s, tool, human = 0.0, "", False
         for i in range(n):
             output = draws.output[i]
-            if not self._fit(line, output, first=line.last is None):
+            if bounded and not self._fit(line, output, first=line.last is None):
                 return
-            if i and (i in draws.tools_changed or i in draws.reserialized):
+            if line.history < 1:
+                line.history = 1
+            if breaks and i and (i in draws.tools_changed or i in draws.reserialized):
                 self._break(line, i in draws.tools_changed, draws.reserialized.get(i))
             shown = output if visible == 1.0 else round(output * visible)
             stream = line.stream if plain else self._fresh(line)
             turn = Turn(stream, line.history + layout.tail, output,
                         kept_output=output if plain and shown == output else 0,
-                        wait_s=wait_s, tool=tool, human=human, branch=line.branch, index=len(tree.turns))
-            append(turn)
+                        wait_s=wait_s, tool=tool, human=human, branch=branch, index=len(turns))
+            turns.append(turn)
             for earlier in waits_for:
                 earlier.next.append(turn)
             turn.pending = pending
@@ -208,7 +223,6 @@ class Agent:
                 return False
             line.history = max(1, limit - output - tail)  # a first prompt that is too long is cut
             line.stream = attached(line.stream, line.history, "cut")
-        line.history = max(line.history, 1)
         return True
 
     def _compact(self, line: _Line, to: float, tail: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cached_property
 from typing import Annotated, Literal, Self
 
 import numpy as np
@@ -86,7 +87,7 @@ class Lognormal(Distribution):
             raise InputError(f"p90 is below the median {self.median:g}", field="p90", got=self.p90)
         return self
 
-    @property
+    @cached_property
     def log_sigma(self) -> float:
         """Standard deviation of the logarithm."""
         if self.sigma is not None:
@@ -95,7 +96,7 @@ class Lognormal(Distribution):
             return math.log(self.p90 / self.median) / _Z90
         return math.sqrt(math.log1p((self.cv or 0.0) ** 2))
 
-    @property
+    @cached_property
     def log_mu(self) -> float:
         """Mean of the logarithm, that is, the logarithm of the median."""
         if self.median is not None:

@@ -11,13 +11,13 @@ from workloads.parametric import zipf_cumulative
 from workloads.spec import CONVERSATION, TrajectorySpec, Zone
 from workloads.trajectory import Stream
 
-_MOST = 1e9  # tokens; a heavy tail without `max` must not overflow anything
+_MOST = 1_000_000_000  # tokens; a heavy tail without `max` must not overflow anything
 
 
 def whole(distribution: TokenDistribution, rng: np.random.Generator, n: int, least: int) -> list[int]:
     """Draw `n` whole numbers of at least `least`."""
-    drawn = np.maximum(np.minimum(np.rint(distribution.sample(rng, n)), _MOST), least).astype(np.int64).tolist()
-    return list(drawn)
+    drawn = distribution.sample(rng, n).tolist()
+    return [least if tokens < least else round(tokens) if tokens < _MOST else _MOST for tokens in drawn]
 
 
 def trunk(stream: Stream, position: int) -> Stream:

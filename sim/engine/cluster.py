@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import simpy
 
-from sim.engine.alarm import Alarm
+from sim.alarm import Alarm
 from sim.engine.job import Job
 from sim.engine.replica import Replica
 from sim.engine.session import Session

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,13 +50,11 @@ class Histograms:
         return self._buckets(2, windows)
 
     def _buckets(self, column: int, windows: int) -> list[Buckets]:
-        found: list[Buckets] = [{} for _ in range(windows)]
-        weights, seconds = self._values[column], self._values[column + 1]
-        for window, bucket, weight, total in zip(self._window.tolist(), self._bucket.tolist(), weights.tolist(),
-                                                 seconds.tolist(), strict=True):
-            if weight:
-                found[window][bucket] = (weight, total)
-        return found
+        real = np.flatnonzero(self._values[column])  # entries lie in the order of their windows
+        weights, seconds = (self._values[column + part][real].tolist() for part in (0, 1))
+        buckets, pairs = self._bucket[real].tolist(), list(zip(weights, seconds, strict=True))
+        edges = np.searchsorted(self._window[real], np.arange(windows + 1)).tolist()
+        return [dict(zip(buckets[begin:end], pairs[begin:end], strict=True)) for begin, end in pairwise(edges)]
 
     def _group(self, window: NDArray[np.int64], bucket: NDArray[np.int64], values: NDArray[np.float64]) -> None:
         """Make the histogram of the sums over equal windows and buckets."""

@@ -9,6 +9,11 @@ from sim.memory.links import Direction, Move
 from sim.records import Sink
 
 
+def slowest_first(hops: list[Direction]) -> list[Direction]:
+    """Return ways in the order of their bandwidths."""
+    return sorted(hops, key=lambda hop: hop.bandwidth_Bps)
+
+
 class Transfer:
     """One context on its way, in one or more copies side by side.
 
@@ -34,7 +39,7 @@ class Transfer:
 
     def over(self, hops: Sequence[Direction], size: float, priority: int, piece_bytes: float,
              places: tuple[str, str]) -> None:
-        """Start a copy of `size` bytes from one place to another over the ways between them."""
+        """Start a copy of `size` bytes from one place to another over the ways between them, slowest first."""
         copy = _Copy(self, hops, size, places)
         self._copies.append(copy)
         copy.start(priority, piece_bytes)
@@ -69,7 +74,7 @@ class _Copy:
 
     def __init__(self, transfer: Transfer, hops: Sequence[Direction], size: float, places: tuple[str, str]) -> None:
         self._transfer = transfer
-        self._hops = sorted(hops, key=lambda hop: hop.bandwidth_Bps)
+        self._hops = hops
         self._size = size
         self._places = places
         self._asked_s = hops[0].env.now
@@ -96,14 +101,14 @@ class _Copy:
         self._record(min(self._start_s, now_s), cancelled=True)
 
     def _begin(self, direction: Direction, size: float, priority: int) -> None:
-        def finish(move: Move) -> None:
-            self.legs.remove(leg)
-            self._started(move)
-            if not self.legs:
-                self._moved(move.priority)
+        self.legs.append((direction, direction.submit(size, priority, self._ended)))
 
-        leg = (direction, direction.submit(size, priority, finish))
-        self.legs.append(leg)
+    def _ended(self, move: Move) -> None:
+        """One of the moves has ended."""
+        self.legs = [leg for leg in self.legs if leg[1] is not move]
+        self._started(move)
+        if not self.legs:
+            self._moved(move.priority)
 
     def _started(self, move: Move) -> None:
         if 0.0 <= move.start_s < self._start_s:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import simpy
 
-from sim.engine.hops import Transfer
+from sim.engine.hops import Transfer, slowest_first
 from sim.memory.links import BACKGROUND, Bus, Direction, Link
 from sim.memory.tiers import Entry, Tier
 from sim.policies.eviction import Eviction
@@ -145,13 +145,15 @@ class Host:
                 self._demote(index, TIERS.index(config.evict_to), now_s)
 
     def hops(self, index: int, link: Link, *, out: bool) -> list[Direction]:
-        """Return the ways a copy between HBM, over a replica's `link`, and a tier crosses."""
+        """Return the ways a copy between HBM, over a replica's `link`, and a tier crosses, slowest first."""
         own = self.links[index]
         if own is None:
-            return [link.out if out else link.into]
-        if self.configs[index].direct:
-            return [own.out if out else own.into]
-        return [link.out, own.out] if out else [own.into, link.into]
+            ways = [link]
+        elif self.configs[index].direct:
+            ways = [own]
+        else:
+            ways = [link, own] if out else [own, link]
+        return slowest_first([way.out if out else way.into for way in ways])
 
     def _link(self, config: TierConfig) -> Link | None:
         if config.capacity_bytes <= 0 or config.out_Bps <= 0:
@@ -195,5 +197,5 @@ class Host:
         ways = [way for way in (self.links[index], self.links[below]) if way is not None]
         hops = [way.into if way is self.links[index] else way.out for way in ways]
         transfer = Transfer("demote", entry.owner, -1, self.sink, moved)
-        transfer.over(hops, float(blocks * self.block_bytes), BACKGROUND, self.config.piece_bytes,
+        transfer.over(slowest_first(hops), float(blocks * self.block_bytes), BACKGROUND, self.config.piece_bytes,
                       (TIERS[index], TIERS[below]))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import simpy
 
+from sim.alarm import Alarm
 from sim.engine.pause import Pause
 from sim.engine.prefetches import Prefetches
 from sim.engine.transfers import Transfers
@@ -171,8 +172,7 @@ class Pauses:
         self.pin(pause, now_s)
         self.kept[pause] = None
         if ttl_s < float("inf"):
-            timeout = self.env.timeout(ttl_s, pause)
-            timeout.callbacks.append(self._expire)
+            Alarm(self.env, ttl_s, self._expire, pause)
 
     def _expire(self, event: simpy.Event) -> None:
         pause = event.value

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import simpy
 
+from sim.alarm import Alarm
 from sim.engine.pause import Pause
 from sim.memory.kv_cache import Sequence
 from sim.memory.links import PREFETCH, RELOAD
@@ -39,8 +40,7 @@ class Prefetches:
         if config is None or pause.wait is None:
             return
         at_s = pause.start_s + pause.wait.quantile(config.quantile)
-        timeout = self.pauses.env.timeout(max(0.0, at_s - self.pauses.env.now), pause)
-        timeout.callbacks.append(self._start)
+        Alarm(self.pauses.env, max(0.0, at_s - self.pauses.env.now), self._start, pause)
 
     def join(self, pause: Pause, job: Job) -> bool:
         """A turn is ready whose context is on its way: it waits for the copy, now urgent. False if none is."""

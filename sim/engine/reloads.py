@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from sim.alarm import Alarm
 from sim.engine.job import Job
 from sim.memory.links import PIPELINED, RELOAD
 from sim.memory.tiers import Entry
@@ -63,9 +64,9 @@ class Reloads:
             self._loaded(job)
             return
         layer_s = replica.cost.step(0, 0, ((max(1, job.target - self._held[job][0]), job.position),))
-        timeout = replica.env.timeout(layer_s / max(1, replica.layers))
         transfer = job.transfer
-        timeout.callbacks.append(lambda _event: self._loaded(job) if job.transfer is transfer else None)
+        Alarm(replica.env, layer_s / max(1, replica.layers),
+              lambda _event: self._loaded(job) if job.transfer is transfer else None)
 
     def _loaded(self, job: Job) -> None:
         replica = self.replica

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import simpy
 
+from sim.alarm import Alarm
 from sim.engine import spaces
 from sim.engine.accounts import Accounts
 from sim.engine.admission import Admission
-from sim.engine.alarm import Alarm
 from sim.engine.batch import Batch
 from sim.engine.job import Job
 from sim.engine.pauses import Pauses

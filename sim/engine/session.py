@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import simpy
 
-from sim.engine.alarm import Alarm
+from sim.alarm import Alarm
 from sim.engine.job import Job
 from sim.engine.pause import Pause
 from sim.memory.prefix_tree import Node

@@ -42,6 +42,9 @@ class Transfers:
         host.sink = sink
         if host.bookkeeper < 0:
             host.bookkeeper = replica
+        #: The ways to each tier and back, slowest first.
+        self._out, self._back = ([host.hops(index, link, out=out) for index in range(len(TIERS))]
+                                 for out in (True, False))
 
     def send(self, tier: str, blocks: int, kind: str, trajectory: int, priority: int,
              done: Callable[[], None]) -> Transfer:
@@ -62,8 +65,8 @@ class Transfers:
     def time_s(self, tier: str, size: float, priority: int) -> tuple[float, float]:
         """Return the seconds until `size` bytes would be out in a tier, and back, with the queues as they are now."""
         index = TIERS.index(tier)
-        out_s = max([hop.wait_s(size, priority) for hop in self.host.hops(index, self.link, out=True)])
-        back_s = max([hop.wait_s(size, priority) for hop in self.host.hops(index, self.link, out=False)])
+        out_s = max([hop.wait_s(size, priority) for hop in self._out[index]])
+        back_s = max([hop.wait_s(size, priority) for hop in self._back[index]])
         return out_s, back_s
 
     def sample(self, now_s: float) -> tuple[float, ...]:
@@ -94,6 +97,6 @@ class Transfers:
                 tier.forget(entry.stream, self.env.now)
 
     def _start(self, transfer: Transfer, index: int, blocks: int, priority: int, *, out: bool) -> None:
-        hops = self.host.hops(index, self.link, out=out)
         places = ("hbm", TIERS[index]) if out else (TIERS[index], "hbm")
+        hops = (self._out if out else self._back)[index]
         transfer.over(hops, float(blocks * self.block_bytes), priority, self.host.config.piece_bytes, places)

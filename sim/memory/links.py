@@ -13,6 +13,8 @@ from typing import Any
 
 import simpy
 
+from sim.alarm import Alarm
+
 #: What is served first: a turn that waits for its context, one that computes meanwhile, contexts fetched ahead of time,
 #: contexts on their way out, and copies nobody waits for (write-back, from tier to tier).
 RELOAD, PIPELINED, PREFETCH, OFFLOAD, BACKGROUND = range(5)
@@ -173,8 +175,7 @@ class Direction:
         self._timer += 1
         move = self.current
         if move is not None:
-            timeout = self.env.timeout(move.latency_left_s + move.bytes_left / self.rate_Bps, self._timer)
-            timeout.callbacks.append(self._ended)
+            Alarm(self.env, move.latency_left_s + move.bytes_left / self.rate_Bps, self._ended, self._timer)
 
     def _ended(self, event: simpy.Event) -> None:
         if event.value != self._timer or self.current is None:

@@ -166,10 +166,9 @@ class Tier:
 
     def victims(self) -> Iterator[Entry]:
         """Yield the entries that no copy pins, the first to go first."""
-        unpinned = (entry for entry in self.entries.values() if not entry.pins)
         if self._policy is None:
-            return unpinned
-        free = list(unpinned)
+            return self._unpinned()
+        free = list(self._unpinned())
         if self._lists is None:
             rank = self._policy.rank  # type: ignore[union-attr]
             return iter(sorted(free, key=lambda entry: rank(self._view(entry))))
@@ -188,6 +187,11 @@ class Tier:
         unread = self.block_bytes * (self._wasted_block_s + self._ready * now_s - self._since_sum_s)
         writing = self.byte_s - self.reused_byte_s - unread
         return writing, self.reused_byte_s, unread, self.capacity_blocks * self.block_bytes * now_s - self.byte_s
+
+    def _unpinned(self) -> Iterator[Entry]:
+        for entry in self.entries.values():
+            if not entry.pins:
+                yield entry
 
     def _view(self, entry: Entry) -> EntryView:
         size = self.block_tokens
