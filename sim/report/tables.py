@@ -42,7 +42,7 @@ def _table(*headers: str, title: str | None = None) -> Table:
 def show_summary(title: str, summary: Mapping[str, Any], to: Console | None = None) -> None:
     """Print one run."""
     out = to or console()
-    latencies = _table("latency", *wording.STATISTICS, "95 % interval of the mean")
+    latencies = _table("latency", *wording.STATISTICS, "mean, 95 % interval")
     for label, place in wording.LATENCIES.items():
         latencies.add_row(label, *wording.latency(summary, place),
                           wording.interval(summary, ".".join([*place, "mean"])))

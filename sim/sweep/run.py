@@ -167,8 +167,8 @@ def _run(scenario: Scenario, base: Path, tables: Tables, progress: Progress | No
     from workloads import build
 
     deployment = deploy(scenario)
-    facts = facts_of(scenario, deployment)
     workload = build(scenario.workload, base)
+    facts = facts_of(scenario, deployment, closed=workload.closed is not None)
     begun = time.perf_counter()
     totals: list[RunTotals] = []
     length_s = run_length_s(scenario)
@@ -204,8 +204,10 @@ def _note_skipped(workload: Any, total: RunTotals) -> None:
         total.counts["trace_errors_skipped"] = problems.skipped
 
 
-def facts_of(scenario: Scenario, deployment: Deployment) -> Facts:
-    """Return what the summary needs to know of the scenario."""
+def facts_of(scenario: Scenario, deployment: Deployment, *, closed: bool = False) -> Facts:
+    """Return what the summary needs to know of the scenario, and whether its load is `closed`."""
+    from sim.scenario.tier_use import if_empty
+
     trace = getattr(scenario.workload.agents, "trace", None)
     return Facts(
         warmup_s=None if scenario.warmup == "auto" else float(scenario.warmup),
@@ -215,6 +217,8 @@ def facts_of(scenario: Scenario, deployment: Deployment) -> Facts:
         gpus=deployment.gpus,
         price_usd_per_gpu_hour=deployment.price_usd_per_gpu_hour or None,
         tiers=tuple(name for name in ("dram", "nvme", "remote") if getattr(scenario.tiers, name, None) is not None),
+        if_empty=if_empty(scenario),
+        closed=closed,
         seed=scenario.seed,
     )
 
