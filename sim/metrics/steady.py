@@ -42,7 +42,8 @@ def steady(summary: Mapping[str, Any]) -> Steady:
 
 def _queued(ledger: Mapping[str, float]) -> float:
     whole = sum(ledger.values())
-    return sum(ledger.get(name, 0.0) for name in ("queue_blocks", "queue_budget", "preemption")) / whole if whole else 0.0
+    queued = sum(ledger.get(name, 0.0) for name in ("queue_blocks", "queue_budget", "preemption"))
+    return queued / whole if whole else 0.0
 
 
 def _busy(ledger: Mapping[str, float]) -> float:

@@ -150,7 +150,7 @@ def _routing(summary: Summary) -> list[tuple[str, str]]:
     return [("routing", f"{percent(found['moved'])} of resumed turns went to another replica than the turn before: "
                         f"{percent(found['found_moved'])} of their prompt tokens were found, of the others' "
                         f"{percent(found['found_stayed'])}; what they computed again is "
-                        f"{percent(found['recomputed_moved'])} of all prompt tokens (`routing: sticky` avoids it)")]
+                        f"{percent(found['recomputed_moved'])} of all prompt tokens ('routing: sticky' avoids it)")]
 
 
 def outside(tables: Mapping[str, tuple[int, int | None]]) -> str:

@@ -51,6 +51,7 @@ def page(folder: Path) -> Page:
         It holds neither a run nor a sweep, or something in it is damaged.
     """
     import pyarrow as pa
+    import yaml
 
     from sim.sweep.folder import MANIFEST
 
@@ -66,5 +67,5 @@ def page(folder: Path) -> Page:
         return html_run.page(Result.load(folder), (folder / "run.yaml").read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise InputError("missing", file=error.filename) from None
-    except (pa.ArrowException, UnicodeDecodeError) as error:
+    except (pa.ArrowException, UnicodeDecodeError, yaml.YAMLError) as error:
         raise InputError(f"damaged: {' '.join(str(error).split())[:160]}", file=folder) from None

@@ -70,13 +70,13 @@ def _advice(scenario: Scenario, name: str, reached: set[str]) -> str:
     does = f"retention '{policy}' moves contexts only to {' and '.join(targets)}" if targets else \
         f"retention '{policy}' moves no context out of HBM"
     if name == "dram":
-        return (f"{does}, and tiers.dram.write is on_pause; set `retention: offload` (or break_even, tiered), or "
+        return (f"{does}, and tiers.dram.write is on_pause; set 'retention: offload' (or break_even, tiered), or "
                 "tiers.dram.write to on_evict or on_compute")
     above = [upper for upper in _given(scenario) if TIERS.index(upper) < TIERS.index(name)]
     fed = [upper for upper in above if upper in reached]
     if fed:
         return (f"{does}, and tiers.{fed[-1]}.evict_to is {_evicts_to(scenario, fed[-1])}; set "
-                f"tiers.{fed[-1]}.evict_to: {name}, or `retention: {{policy: offload, to: {name}}}`")
+                f"tiers.{fed[-1]}.evict_to: {name}, or 'retention: {{policy: offload, to: {name}}}'")
     if above and _evicts_to(scenario, above[-1]) == name:
-        return f"{does}, so {TIER_LABELS[above[-1]]} never fills up; set `retention: offload`"
-    return f"{does}; set `retention: {{policy: offload, to: {name}}}`"
+        return f"{does}, so {TIER_LABELS[above[-1]]} never fills up; set 'retention: offload'"
+    return f"{does}; set 'retention: {{policy: offload, to: {name}}}'"
