@@ -9,7 +9,7 @@ from pathlib import Path
 from sim.errors import InputError
 from sim.report.html_page import Page, render
 from sim.report.trace import target
-from sim.sweep import store
+from sim.sweep import intact, store
 
 
 def report(folder: Path, output: Path | None = None) -> Path:
@@ -64,6 +64,9 @@ def page(folder: Path) -> Page:
         from sim.report import html_run
         from sim.sweep.result import Result
 
+        store.read_summary(folder)
+        for table in html_run.TABLES:
+            intact.check_table(folder / f"{table}.parquet")
         return html_run.page(Result.load(folder), (folder / "run.yaml").read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise InputError("missing", file=error.filename) from None

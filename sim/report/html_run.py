@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from sim.report.plots.accessor import Plots
     from sim.sweep.result import Result
 
+#: Tables of a run that its page is made from.
+TABLES = ("turns", "pauses", "moves", "timeline")
 #: Slow turns listed.
 SLOWEST = 15
 _TIERS = {"hbm": "HBM", **TIER_LABELS}

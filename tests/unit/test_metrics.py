@@ -111,6 +111,21 @@ def test_replications_have_student_intervals_with_their_values(engine):
     assert summary["checks"]["replications"] == 3
 
 
+def test_no_interval_reaches_below_what_a_figure_can_be():
+    wild = intervals.student([0.0, 0.01, 3.0])
+    assert wild["low"] < 0
+    assert intervals.within(wild) == wild | {"low": 0.0}
+    assert intervals.within(wild, 1.0)["high"] == 1.0
+
+
+@pytest.mark.parametrize("replications", [1, 3])
+def test_intervals_of_a_summary_are_within_bounds(engine, replications):
+    summary, _, _ = summary_of(engine, Facts(warmup_s=580.0), replications=replications)
+    assert summary["intervals"] or replications == 1
+    assert all(found["low"] >= 0 for found in summary["intervals"].values())
+    assert all(found["high"] <= 1 for path, found in summary["intervals"].items() if path.startswith("hit_rate"))
+
+
 def test_a_run_without_a_finished_turn_has_a_summary(engine):
     tables = Tables()
     tables.begin(0)

@@ -216,7 +216,8 @@ def test_tables_read_well_in_a_pipe(faked, tmp_path, capsys):
     assert "\x1b" not in text
     assert "…" not in text
     assert max(map(len, text.splitlines())) <= 100
-    for word in ("TTFT, resumed", "trajectories alive", "pool use", "GPU use", "turn time", "binds", "cost", "checks"):
+    for word in ("TTFT, resumed", "trajectories alive", "KV pool", "GPU time", "time of turns", "binds", "cost",
+                 "steady?", "95 % interval"):
         assert word in text
     printing.show_compared("several", list(results.items()))
     text = capsys.readouterr().out
