@@ -104,14 +104,37 @@ seed and version give the same bytes, but for `wall_s`.
   the one that had served the turn before, and what they found there.
 - **Replications.** Distributions pool the turns of all replications, counts, ledgers and money add up, rates are
   weighted by span, and `checks` holds the worst.
+- **Tiers.** What was written to a tier is in its ledger; `unused_tiers` names those that stayed empty. A tier is
+  written to by the retention policy, by `tiers.dram.write`, or by a full tier above it (`evict_to`; when left out, the
+  next tier below that the scenario has).
 - **Intervals.** 95 %. Several replications: Student t over their values. One: batch means (20 batches) for means and
   rates, a bootstrap of 50 blocks of consecutive turns for percentiles.
 """
 
+#: What the summary on a terminal and in a report calls a thing -> what that is.
+WORDS = {
+    "prompt tokens found": "prompt tokens whose KV was in HBM or a tier below, so that they were not computed again; "
+                           "an infinite cache never forgets anything",
+    "waiting for KV blocks": "turns queued because the pool of KV blocks was full",
+    "waiting for a step": "turns queued behind others: the step's token budget or `max_seqs` was used up",
+    "others' prefill": "decoding turns that waited while a step computed other turns' prompts",
+    "recomputation": "computing prompt tokens that had been computed before and were not held",
+    "preempted": "a running turn lost its blocks to others, and what it repeats of its work",
+    "pinned pauses": "contexts of paused agents that may not be evicted (`retention: keep`)",
+    "cache used again, cache never used again": "blocks that nobody uses, held as a prefix cache",
+    "being copied": "blocks on their way to or from a tier below",
+    "ends of blocks": "the empty part of a last block",
+    "blocks evicted": "blocks of `engine.block_size` tokens",
+    "beyond tables": "share of look-ups in a table of measured step times that were beyond what was measured",
+    "UNUSED": "a tier that nothing was written to, why, and what to set",
+}
+
 
 def results_page() -> str:
     """Return docs/results.md."""
-    parts = [HEAD, "\n## summary.json\n\nEach distribution has `mean`, `p50`, `p90`, `p95`, `p99`, `p999`; null where "
+    parts = [HEAD, "\n## Words of the summary\n\n| in the summary | what it is |\n|---|---|\n"]
+    parts += [f"| {word} | {_cell(text)} |\n" for word, text in WORDS.items()]
+    parts += ["\n## summary.json\n\nEach distribution has `mean`, `p50`, `p90`, `p95`, `p99`, `p999`; null where "
                    "a figure does not apply.\n\n| key | says |\n|---|---|\n"]
     parts += [f"| `{key}` | {_cell(text)} |\n" for key, text in SUMMARY.items()]
     for table, columns in TABLES.items():

@@ -78,7 +78,7 @@ def _middle(contexts: Contexts) -> int:
 
 
 def _k(tokens: int) -> str:
-    return f"{tokens / 1024:.4g}k"
+    return f"{tokens / 1024:.1f}".removesuffix(".0") + "k"
 
 
 def _agents(found: Typical) -> Iterator[Row]:
