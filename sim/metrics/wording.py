@@ -6,6 +6,7 @@ import html as escaping
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from sim.metrics.binds import RESOURCES as RESOURCES
 from sim.metrics.counted import beyond_tables, named
 from sim.metrics.steady import steady
 from sim.records import TIER_LABELS
@@ -17,7 +18,7 @@ LABELS = {
     "queue_blocks": "waiting for KV blocks", "queue_budget": "waiting for a step", "reload": "waiting for a reload",
     "prefill": "prefill", "recompute": "recomputation", "interference": "others' prefill", "decode": "decode",
     "preemption": "preempted", "decoding": "decoding turns", "prefilling": "turns in prefill", "kept": "pinned pauses",
-    "dormant_reused": "cache used again", "dormant_wasted": "cache never used again", "tail_waste": "ends of blocks",
+    "dormant_reused": "cache used again", "dormant_wasted": "cache never used again", "tail_waste": "empty ends",
     "reserved": "reserved", "in_flight": "being copied", "free": "free", "copy_stall": "stalled by copies",
     "idle": "idle",
 }
@@ -28,9 +29,6 @@ LATENCIES = {
     "TTFT, first turn": ("ttft_s", "first"), "TTFT, resumed": ("ttft_s", "resumed"), "inter-token": ("itl_s",),
     "per output token": ("tpot_s",), "turn": ("turn_s",), "trajectory": ("trajectory_s",),
 }
-RESOURCES = {"memory": "memory (KV blocks)", "compute": "compute", "hbm_bandwidth": "HBM bandwidth",
-             "host_link": "host link", "interconnect": "GPU interconnect", "step_overhead": "step overhead",
-             "none": "nothing", None: "unknown"}
 STATISTICS = ("mean", "p50", "p95", "p99")
 #: Stands for a figure that does not apply.
 NONE = "-"

@@ -98,8 +98,8 @@ seed and version give the same bytes, but for `wall_s`.
 - **Steady.** The span is divided into 20 windows; the run is not steady when the mean queue or the number of
   trajectories alive rises by more than a quarter of its mean, significantly. A trace is judged up to its last arrival.
   With a closed load (`arrivals: closed`) a fixed number of agents is alive, so the queue cannot grow beyond them: such
-  a run becomes steady however much it asks for. It is called *steady, at its limit* when turns queue for more than a
-  fifth of their time or GPUs are busy for more than nine tenths of theirs; what binds says which resource that is.
+  a run becomes steady however much it asks for. It is called *steady, at its limit* when turns wait, for room or
+  for each other, for more than a fifth of their time; what binds says which resource runs short.
 - **Other replicas.** With routing other than `sticky`, `routing` says how many turns came back to another replica than
   the one that had served the turn before, and what they found there.
 - **Replications.** Distributions pool the turns of all replications, counts, ledgers and money add up, rates are
@@ -123,7 +123,7 @@ WORDS = {
     "pinned pauses": "contexts of paused agents that may not be evicted (`retention: keep`)",
     "cache used again, cache never used again": "blocks that nobody uses, held as a prefix cache",
     "being copied": "blocks on their way to or from a tier below",
-    "ends of blocks": "the empty part of a last block",
+    "empty ends": "the part of a last block, or of a buffer, that holds no token yet",
     "blocks evicted": "blocks of `engine.block_size` tokens",
     "beyond tables": "share of look-ups in a table of measured step times that were beyond what was measured",
     "UNUSED": "a tier that nothing was written to, why, and what to set",

@@ -175,14 +175,14 @@ def test_what_shakes_a_run_is_said(result):
 def test_a_closed_load_that_queues_is_steady_at_its_limit(result):
     queued = dict.fromkeys(result.summary["ledger"]["turn_s"], 0.0) | {"decode": 3.0, "queue_blocks": 1.0}
     calm = queued | {"queue_blocks": 0.1}
-    idle = {"idle": 9.0, "decode": 1.0}
     for turns, closed, topic in ((queued, True, True), (calm, True, False), (queued, False, False)):
-        summary = summary_of(result, ledger__turn_s=turns, ledger__gpu_s=idle, checks__stable=True,
+        summary = summary_of(result, ledger__turn_s=turns, checks__stable=True,
                              checks__closed_load=closed)
         assert ("Steady, at its limit" in {item.topic for item in binds(summary)}) is topic
         (said,) = [item for item in honesty(summary, result.scenario) if item.topic == "Steady or not"]
         assert said.mood == ""
-        assert ("turns queue for 25%" in said.text) is (turns is queued)
+        assert ("what runs short is memory (KV blocks)" in said.text) is topic
+        assert ("for 25% of their time" in said.text) is (turns is queued)
     assert dict(facts(summary_of(result, checks__stable=False)))["steady?"].startswith("NOT steady")
 
 
