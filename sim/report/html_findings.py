@@ -60,7 +60,8 @@ def binds(summary: Summary) -> Iterator[Said]:
     elif state.word != "steady" and not state.warns:
         yield Said("Steady, at its limit", _sentence(state.text))
     for tier, why in (summary.get("unused_tiers") or {}).items():
-        yield Said("Unused tier", f"{_sentence(TIER_LABELS[tier])[:-1]} stayed empty: {why}.", "bad")
+        yield Said("Unused tier", f"{_sentence(TIER_LABELS[tier])[:-1]} stayed empty: {why}.",
+                   "bad" if "; set " in why else "")
     runner_up = sorted(((score, name) for name, score in found["scores"].items() if name != found["resource"]),
                        reverse=True)[:1]
     if found["scores"] and found["resource"] not in ("none", None) and runner_up and runner_up[0][0] >= 0.1:

@@ -180,9 +180,9 @@ def _never(summary: Mapping[str, Any]) -> Iterable[Said]:
     books = summary["ledger"]
     idle = [link(name) for name, uses in books["link_s"].items() if sum(uses.values()) <= uses["idle"] * (1 + 1e-9)]
     if never:
-        yield Said("None of", f"{'; '.join(never)}.")
+        yield Said("Did not happen", f"{'; '.join(never)}.")
     if idle:
-        yield Said("Nothing was copied", f"{', '.join(idle)}.")
+        yield Said("No copies", f"{', '.join(idle)}.")
 
 
 def _tools(result: Result) -> Block:

@@ -174,7 +174,7 @@ def _points(result: SweepResult, mean: pd.DataFrame) -> Block:
         if "stable" in mean:
             cells.append({1.0: "yes", 0.0: "NO"}.get(row["stable"], NONE))
         rows.append(cells)
-    words = tuple(range(1, 1 + len(result.axes)))
+    words = tuple(i for i, axis in enumerate(result.axes, 1) if not _is_number(mean[axis]))
     heads = ["point", *(axis.rsplit(".", 1)[-1] for axis in result.axes), *(head for _, head, _ in shown), "binds"]
     return table([*heads, "steady"] if "stable" in mean else heads, rows, words=(*words, len(heads) - 1))
 
