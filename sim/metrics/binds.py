@@ -9,6 +9,11 @@ from typing import Any
 BEHIND = {"compute": "compute", "weights": "hbm_bandwidth", "kv": "hbm_bandwidth", "memory": "hbm_bandwidth",
           "communication": "interconnect", "overhead": "step_overhead"}
 
+#: What resources are called.
+RESOURCES = {"memory": "memory (KV blocks)", "compute": "compute", "hbm_bandwidth": "HBM bandwidth",
+             "host_link": "host link", "interconnect": "GPU interconnect", "step_overhead": "step overhead",
+             "none": "nothing", None: "unknown"}
+
 #: Below this share of busy GPU time, with turns hardly waiting, nothing binds.
 BUSY = 0.5
 #: Turns hardly wait below this share of their time.

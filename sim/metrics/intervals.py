@@ -69,7 +69,16 @@ def intervals(parts: Sequence[Part], seed: int) -> dict[str, Interval]:
         found = {path: student([row[path] for row in figures]) for path in figures[0]}
     else:
         found = _single(parts[0], np.random.default_rng([seed, 0x6B76]))
-    return {path: interval for path, interval in found.items() if interval is not None}
+    return {path: within(interval, 1.0 if path.startswith("hit_rate") else np.inf)
+            for path, interval in found.items() if interval is not None}
+
+
+def within(interval: Interval, most: float = np.inf) -> Interval:
+    """Return an interval cut to what its figure can be: not below 0, and not above `most`.
+
+    Student's t knows no such bounds; what it puts beyond them holds no possible value, so cutting loses nothing.
+    """
+    return interval | {"low": max(interval["low"], 0.0), "high": min(interval["high"], most)}
 
 
 def student(values: Sequence[float | None]) -> Interval | None:

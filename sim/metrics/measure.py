@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.errors import InputError
-from sim.metrics import checks, ledgers, percentiles, slo, space, warmup
+from sim.metrics import checks, ledgers, percentiles, routes, slo, space, warmup
 from sim.metrics.collect import Columns
 from sim.records import TIERS, RunTotals
 
@@ -38,6 +38,10 @@ class Facts:
         None when the hardware profile has no price.
     tiers
         Names of the tiers below HBM that the scenario has.
+    if_empty
+        Tier -> why nothing was written to it, should it have stayed empty.
+    closed
+        As many trajectories as the scenario says are always alive, so the load follows what the system serves.
     seed
         Seed of the bootstrap.
     """
@@ -48,6 +52,8 @@ class Facts:
     gpus: int = 1
     price_usd_per_gpu_hour: float | None = None
     tiers: tuple[str, ...] = ()
+    if_empty: Mapping[str, str] = field(default_factory=dict)
+    closed: bool = False
     seed: int = 0
 
 
@@ -77,6 +83,8 @@ class Part:
     checks: dict[str, Any]
     goodput: dict[str, int]
     space: dict[str, float]
+    #: Turns that followed another, and their tokens, by whether they came back to its replica; see `routes`.
+    routes: dict[str, int]
 
 
 def measure(columns: Columns, totals: RunTotals, facts: Facts) -> Part:
@@ -116,6 +124,7 @@ def measure(columns: Columns, totals: RunTotals, facts: Facts) -> Part:
         checks=checks.check(timeline, turn, columns, totals, finite=facts.finite, ledger=ledger),
         goodput=_goodput(columns, order, turn, begin, facts.slo) if facts.slo else {},
         space=space.measured(columns, timeline, totals, turn),
+        routes=routes.measured(columns, chosen, turn) if totals.replicas > 1 else {},
     )
 
 

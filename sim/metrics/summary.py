@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.metrics import binds, cost, intervals, ledgers, percentiles, slo, space
+from sim.metrics import binds, cost, intervals, ledgers, percentiles, routes, slo, space
 from sim.metrics.measure import HIT_COLUMNS, Facts, Part
 from sim.records import TIERS
 
@@ -39,6 +39,7 @@ def summarise(parts: Sequence[Part], facts: Facts, wall_s: float) -> dict[str, A
     ttft, first = _join(parts, "ttft_s"), _join(parts, "first")
     counts = _counts(parts)
     ledger = ledgers.add(part.ledger for part in parts)
+    ledger_below = ledgers.add(part.below for part in parts)
     prompt, output = (int(sum(part.done[name].sum() for part in parts)) for name in ("prompt_tokens", "output_tokens"))
     lives = np.concatenate([part.trajectory_s for part in parts])
     summary: dict[str, Any] = {
@@ -59,7 +60,9 @@ def summarise(parts: Sequence[Part], facts: Facts, wall_s: float) -> dict[str, A
         "goodput": None,
         "hit_rate": _hit_rate(parts, facts),
         "counts": counts,
-        "ledger": {**ledger, **ledgers.add(part.below for part in parts)},
+        "ledger": {**ledger, **ledger_below},
+        "unused_tiers": _unused(ledger_below, facts),
+        "routing": routes.summary([part.routes for part in parts], parts[0].totals.replicas),
         "allocation": space.summary(parts),
         "hold_GB_s": ledgers.add(part.hold for part in parts),
         "concurrency": {"mean": _over(sum(part.concurrency * part.span_s for part in parts), span),
@@ -69,7 +72,7 @@ def summarise(parts: Sequence[Part], facts: Facts, wall_s: float) -> dict[str, A
                           trajectories=lives.size, prompt_tokens=prompt, output_tokens=output),
         "breakers": _breakers(parts),
         "prediction_error": _prediction(parts),
-        "checks": _checks(parts),
+        "checks": {**_checks(parts), "closed_load": facts.closed},
         "intervals": intervals.intervals(parts, facts.seed),
         "band": parts[0].totals.band or None,
         "wall_s": wall_s,
@@ -97,6 +100,13 @@ def _counts(parts: Sequence[Part]) -> dict[str, int]:
 
 def _added(parts: Sequence[Part], name: str) -> dict[str, float]:
     return ledgers.add(getattr(part.totals, name) for part in parts)
+
+
+def _unused(below: dict[str, Any], facts: Facts) -> dict[str, str]:
+    """Return the tiers that nothing was written to in the measured span, each with why."""
+    uses = below.get("tier_byte_s", {})
+    return {tier: why for tier, why in facts.if_empty.items() if tier in uses
+            and sum(amount for use, amount in uses[tier].items() if use != "free") <= 1e-12 * sum(uses[tier].values())}
 
 
 def _hit_rate(parts: Sequence[Part], facts: Facts) -> dict[str, float | None]:

@@ -6,25 +6,29 @@ import html as escaping
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from sim.metrics.binds import RESOURCES as RESOURCES
+from sim.metrics.counted import beyond_tables, named
+from sim.metrics.steady import steady
 from sim.records import TIER_LABELS
 
 Summary = Mapping[str, Any]
 
 #: What the entries of the ledgers are called in a table.
 LABELS = {
-    "queue_blocks": "queued for blocks", "queue_budget": "queued for budget", "reload": "reload",
+    "queue_blocks": "waiting for KV blocks", "queue_budget": "waiting for a step", "reload": "waiting for a reload",
     "prefill": "prefill", "recompute": "recomputation", "interference": "others' prefill", "decode": "decode",
-    "preemption": "preempted", "decoding": "decoding", "prefilling": "prefilling", "kept": "kept pauses",
-    "dormant_reused": "dormant, reused", "dormant_wasted": "dormant, wasted", "tail_waste": "tail waste",
-    "reserved": "reserved", "in_flight": "in flight", "free": "free", "copy_stall": "copy stalls", "idle": "idle",
+    "preemption": "preempted", "decoding": "decoding turns", "prefilling": "turns in prefill", "kept": "pinned pauses",
+    "dormant_reused": "cache used again", "dormant_wasted": "cache never used again", "tail_waste": "empty ends",
+    "reserved": "reserved", "in_flight": "being copied", "free": "free", "copy_stall": "stalled by copies",
+    "idle": "idle",
 }
+#: The two ways of a link, in words: `host_out` is "to host memory".
+_WAYS = {"out": "to", "in": "from"}
+_ENDS = {"host": "host memory", "nvme": "NVMe", "remote": "remote memory"}
 LATENCIES = {
     "TTFT, first turn": ("ttft_s", "first"), "TTFT, resumed": ("ttft_s", "resumed"), "inter-token": ("itl_s",),
     "per output token": ("tpot_s",), "turn": ("turn_s",), "trajectory": ("trajectory_s",),
 }
-RESOURCES = {"memory": "memory (KV blocks)", "compute": "compute", "hbm_bandwidth": "HBM bandwidth",
-             "host_link": "host link", "interconnect": "GPU interconnect", "step_overhead": "step overhead",
-             "none": "nothing", None: "unknown"}
 STATISTICS = ("mean", "p50", "p95", "p99")
 #: Stands for a figure that does not apply.
 NONE = "-"
@@ -87,42 +91,70 @@ def interval(summary: Summary, path: str) -> str:
     return NONE if found is None else f"{seconds(max(found['low'], 0.0))} to {seconds(found['high'])}"
 
 
+def method(summary: Summary) -> str:
+    """Return what the intervals of a summary rest on: replications, or parts of one run."""
+    count = summary["checks"]["replications"]
+    return f"over {count} replications" if count > 1 else "within one run"
+
+
 def facts(summary: Summary) -> list[tuple[str, str]]:
     """Return what a summary says besides latencies: label and text, in reading order."""
     rate, hits, alive = summary["throughput"], summary["hit_rate"], summary["concurrency"]
-    trajectories, checks, binds = summary["trajectories"], summary["checks"], summary["binds"]
+    trajectories, binds = summary["trajectories"], summary["binds"]
     tiers = [f"{called} {percent(hits[name])}" for name, called in (("hbm", "HBM"), *TIER_LABELS.items())
              if hits.get(name) is not None]
     rows = [
         ("trajectories alive", f"mean {number(alive['mean'])}, most {number(alive['max'])}"),
         ("trajectories", f"{number(trajectories['started'])} started, {number(trajectories['finished'])} finished, "
-                         f"{number(trajectories['rejected'])} rejected; {number(summary['turns'])} turns"),
+                         f"{number(trajectories['rejected'])} rejected; {number(summary['turns'])} turns finished"),
         ("throughput", f"{number(rate['turns_per_s'])} turns/s, {number(rate['output_tokens_per_s'])} output tokens/s, "
                        f"{number(rate['prompt_tokens_per_s'])} prompt tokens/s, "
                        f"{number(_hourly(rate['trajectories_per_s']))} trajectories/h"),
-        ("prompt found", f"{percent(hits['total'])} of prompt tokens ({', '.join(tiers) or NONE}); "
-                         f"an infinite cache: {percent(hits['ceiling'])}"),
-        ("turn time", shares(summary["ledger"]["turn_s"])),
-        ("pool use", shares(summary["ledger"]["pool_byte_s"])),
-        ("GPU use", shares(summary["ledger"]["gpu_s"])),
-        *_below(summary["ledger"]),
-        ("allocation", _allocation(summary["allocation"])),
-        ("counts", ", ".join(f"{number(count)} {name.replace('_', ' ')}"
-                             for name, count in summary["counts"].items() if count) or "none"),
+        ("prompt tokens", f"{percent(hits['total'])} found in a cache ({', '.join(tiers) or NONE}); an infinite cache "
+                          f"would find {percent(hits['ceiling'])}"),
+        *_routing(summary),
+        ("time of turns", shares(summary["ledger"]["turn_s"])),
+        ("KV pool", shares(summary["ledger"]["pool_byte_s"])),
+        ("GPU time", shares(summary["ledger"]["gpu_s"])),
+        *_below(summary),
+        ("holds tokens", _allocation(summary["allocation"])),
+        ("counts", ", ".join(f"{number(count)} {name}" for name, count in named(summary["counts"]).items() if count)
+         or "none"),
     ]
     if summary.get("band"):
         rows.append(("step times", _band(summary)))
+    if beyond := beyond_tables(summary["counts"]):
+        rows.append(("beyond tables", f"not measured, extrapolated: {outside(beyond)}"))
     if summary["breakers"]:
         rows.append(("recomputed most", ", ".join(f"{row['span']} ({number(row['recomputed_tokens'])} tokens)"
                                                   for row in summary["breakers"][:3])))
     if summary["goodput"] is not None:
         rows.append(("objectives", _goodput(summary["goodput"])))
+    state = steady(summary)
     rows += [
         ("binds", f"{RESOURCES.get(binds['resource'], str(binds['resource']))}: {binds['why']}"),
         ("cost", _cost(summary["cost"])),
-        ("checks", _checks(checks)),
+        ("steady?", f"{state.word}: {state.text}"),
+        ("measured", f"{_measured(summary['checks'])}; intervals {method(summary)}"),
     ]
     return rows
+
+
+def _routing(summary: Summary) -> list[tuple[str, str]]:
+    """Return what was lost because turns came back to another replica, if any did."""
+    found = summary.get("routing")
+    if not found or not found["moved"]:
+        return []
+    return [("routing", f"{percent(found['moved'])} of resumed turns went to another replica than the turn before: "
+                        f"{percent(found['found_moved'])} of their prompt tokens were found, of the others' "
+                        f"{percent(found['found_stayed'])}; what they computed again is "
+                        f"{percent(found['recomputed_moved'])} of all prompt tokens ('routing: sticky' avoids it)")]
+
+
+def outside(tables: Mapping[str, tuple[int, int | None]]) -> str:
+    """Return how often step times had to be taken from beyond what was measured, by table."""
+    return ", ".join(f"{name} {percent(count / asked)} of look-ups" if asked else f"{name} {number(count)} look-ups"
+                     for name, (count, asked) in tables.items())
 
 
 def _band(summary: Summary) -> str:
@@ -142,20 +174,28 @@ def _band(summary: Summary) -> str:
     return f"measured; median error on servers that were not fitted: {', '.join(said)}"
 
 
-def _below(books: Mapping[str, Any]) -> list[tuple[str, str]]:
+def link(name: str) -> str:
+    """Return a way of a link in words."""
+    end, _, way = name.rpartition("_")
+    return f"{_WAYS.get(way, way)} {_ENDS.get(end, end)}"
+
+
+def _below(summary: Summary) -> list[tuple[str, str]]:
     """Return how the tiers below HBM and the links to them were used, if there are any."""
+    books, unused = summary["ledger"], summary.get("unused_tiers") or {}
     tiers = [f"{TIER_LABELS[tier]} {percent(1 - uses['free'] / sum(uses.values()))} full"
-             for tier, uses in books["tier_byte_s"].items() if sum(uses.values()) > 0]
-    links = [f"{link.replace('_', ' ')} {percent(1 - uses['idle'] / sum(uses.values()))}"
-             for link, uses in books["link_s"].items() if sum(uses.values()) > uses["idle"] * (1 + 1e-9)]
+             for tier, uses in books["tier_byte_s"].items() if sum(uses.values()) > 0 and tier not in unused]
+    links = [f"{link(name)} {percent(1 - uses['idle'] / sum(uses.values()))}"
+             for name, uses in books["link_s"].items() if sum(uses.values()) > uses["idle"] * (1 + 1e-9)]
     rows = [("tiers", ", ".join(tiers))] if tiers else []
+    rows += [("UNUSED", f"{TIER_LABELS[tier]} stayed empty: {why}") for tier, why in unused.items()]
     return [*rows, ("links busy", ", ".join(links))] if links else rows
 
 
 def _allocation(measures: Mapping[str, float | None]) -> str:
-    text = (f"{percent(measures['efficiency'])} of what is allocated and "
-            f"{percent(measures['effective_occupancy'])} of the pool holds tokens")
-    if measures["external_fragmentation"] is None:
+    text = (f"{percent(measures['effective_occupancy'])} of the pool, {percent(measures['efficiency'])} of what is "
+            "allocated")
+    if not measures["external_fragmentation"]:
         return text
     return (f"{text}; {percent(measures['external_fragmentation'])} of what is free is too scattered for "
             f"{number(measures['request_tokens'])} tokens")
@@ -187,15 +227,13 @@ def usd(value: float | None) -> str:
     return NONE if value is None else f"${value:,.2f}" if value >= 1 else f"${number(value)}"
 
 
-def _checks(checks: Mapping[str, Any]) -> str:
-    stable = {True: "stable", False: "NOT STABLE: the queue or the number alive grows",
-              None: "too short to judge stability"}
-    residual = checks["little_residual"]
-    little = "" if residual is None else f", Little's law within {percent(residual)}"
+def _measured(checks: Mapping[str, Any]) -> str:
+    """Return what the figures are taken from, and how well turns counted and turns timed agree."""
     settled = "" if checks["warmup_settled"] else " (not settled: run longer)"
-    return (f"{stable[checks['stable']]}{little}; warm-up {seconds(checks['warmup_s'])}{settled}, "
-            f"measured {seconds(checks['span_s'])}"
-            + (f" x {checks['replications']}" if checks["replications"] > 1 else ""))
+    residual = checks["little_residual"]
+    little = "" if residual is None else f"; Little's law holds within {percent(residual)}"
+    several = f" in each of {checks['replications']} replications" if checks["replications"] > 1 else ""
+    return f"{seconds(checks['span_s'])}{several}, after a warm-up of {seconds(checks['warmup_s'])}{settled}{little}"
 
 
 def compared(summary: Summary) -> list[tuple[str, str]]:
@@ -211,20 +249,22 @@ def compared(summary: Summary) -> list[tuple[str, str]]:
                  if stat in (("p50", "p95") if place != ("ttft_s", "resumed") else ("p50", "p95", "p99"))]
     rows += [("prompt tokens found", percent(hits["total"])), ("with an infinite cache", percent(hits["ceiling"]))]
     turn, pool, gpu = (summary["ledger"][name] for name in ("turn_s", "pool_byte_s", "gpu_s"))
-    rows += [(f"turn time: {LABELS[name]}", _share(turn, name)) for name in turn]
+    rows += [(f"turn: {LABELS[name]}", _share(turn, name)) for name in turn]
     rows += [(f"pool: {LABELS[name]}", _share(pool, name))
              for name in ("decoding", "kept", "dormant_reused", "dormant_wasted", "tail_waste", "free")]
     rows += [(label, percent(summary["allocation"][name])) for label, name in (
         ("allocation efficiency", "efficiency"), ("effective occupancy", "effective_occupancy"),
         ("external fragmentation", "external_fragmentation"))]
     rows += [(f"GPU: {LABELS[name]}", _share(gpu, name)) for name in ("recompute", "copy_stall", "idle")]
-    rows += [("evictions", number(summary["counts"]["evictions"])),
-             ("forced evictions", number(summary["counts"]["forced_evictions"])),
+    unused = [TIER_LABELS[tier] for tier in summary.get("unused_tiers") or {}]
+    rows += [("tiers that stayed empty", "\n".join(unused) or NONE),
+             ("blocks evicted", number(summary["counts"]["evictions"])),
+             ("pinned contexts given up", number(summary["counts"]["forced_evictions"])),
              ("preemptions", number(summary["counts"]["preemptions"])),
              ("binds", RESOURCES.get(summary["binds"]["resource"], str(summary["binds"]["resource"]))),
              ("USD a trajectory", usd(cost["usd_per_trajectory"])),
              ("USD a million output tokens", usd(cost["usd_per_Mtok_output"])),
-             ("stable", {True: "yes", False: "NO", None: NONE}[summary["checks"]["stable"]])]
+             ("steady", {True: "yes", False: "NO", None: NONE}[summary["checks"]["stable"]])]
     return rows
 
 

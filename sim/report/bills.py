@@ -22,8 +22,6 @@ def of_run(folder: Path, names: Sequence[str], ttl: str | None) -> pd.DataFrame:
     InputError
         The folder holds no run, or a name or the time to live is wrong.
     """
-    import pandas as pd
-
     from sim import units
     from sim.errors import InputError
 
@@ -36,11 +34,7 @@ def of_run(folder: Path, names: Sequence[str], ttl: str | None) -> pd.DataFrame:
         at = billing.price(name)
         if ttl_s is not None:
             at.kept(ttl_s)
-    try:
-        turns = pd.read_parquet(folder / "turns.parquet", columns=billing.COLUMNS)
-    except (OSError, ValueError) as error:
-        raise InputError(f"cannot be read: {' '.join(str(error).split())[:100]}",
-                         file=folder / "turns.parquet") from None
+    turns = store.read_table(folder / "turns.parquet", billing.COLUMNS)
     return billing.table(turns, summary, names or None, ttl_s)
 
 

@@ -62,7 +62,7 @@ def _agents(folder: Path) -> Any:
     try:
         data = yaml.safe_load((folder / "run.yaml").read_text(encoding="utf-8"))
         return data["seed"], data["replications"], data["workload"]["agents"]
-    except (OSError, yaml.YAMLError, KeyError, TypeError) as error:
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, KeyError, TypeError) as error:
         raise InputError(f"cannot be read as a run: {error}", file=folder / "run.yaml") from None
 
 

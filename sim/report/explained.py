@@ -10,6 +10,9 @@ from sim.metrics.wording import number, seconds, usd
 from sim.report.catalogue import amount, rate
 from sim.report.tables import console, show_rows
 
+#: Units that are counted, for one of them.
+_ONE = {"trajectories": "trajectory", "tokens": "token", "blocks": "block", "turns": "turn"}
+
 
 def show(explanation: Mapping[str, Any]) -> None:
     """Print an explanation: a table a section, what binds first, and what was assumed."""
@@ -20,7 +23,7 @@ def show(explanation: Mapping[str, Any]) -> None:
         show_rows([(row.quantity, text(row.value, row.unit), row.formula) for row in rows if row.section == section],
                   title=section, to=out)
         out.print()
-    out.print(f"Binds first: {explanation['binds']}", style="bold")
+    out.print(f"Binds first: {explanation['binds']}, at contexts of {explanation['context']} tokens", style="bold")
     for sentence in explanation["assumptions"]:
         out.print(sentence)
 
@@ -43,4 +46,6 @@ def text(value: float | int | str, unit: str) -> str:
         return f"{number(value / 1e12)} TFLOP/s"
     if unit == "USD/h":
         return f"{usd(value)}/h"
+    if value == 1 and unit in _ONE:
+        unit = _ONE[unit]
     return f"{number(value)} {unit}".rstrip()

@@ -9,7 +9,7 @@ from pathlib import Path
 from sim.errors import InputError
 from sim.report.html_page import Page, render
 from sim.report.trace import target
-from sim.sweep import store
+from sim.sweep import intact, store
 
 
 def report(folder: Path, output: Path | None = None) -> Path:
@@ -51,6 +51,7 @@ def page(folder: Path) -> Page:
         It holds neither a run nor a sweep, or something in it is damaged.
     """
     import pyarrow as pa
+    import yaml
 
     from sim.sweep.folder import MANIFEST
 
@@ -63,8 +64,11 @@ def page(folder: Path) -> Page:
         from sim.report import html_run
         from sim.sweep.result import Result
 
+        store.read_summary(folder)
+        for table in html_run.TABLES:
+            intact.check_table(folder / f"{table}.parquet")
         return html_run.page(Result.load(folder), (folder / "run.yaml").read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise InputError("missing", file=error.filename) from None
-    except (pa.ArrowException, UnicodeDecodeError) as error:
+    except (pa.ArrowException, UnicodeDecodeError, yaml.YAMLError) as error:
         raise InputError(f"damaged: {' '.join(str(error).split())[:160]}", file=folder) from None

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from sim.metrics.wording import LABELS, RESOURCES, number, percent, seconds, usd
+from sim.metrics.counted import beyond_tables
+from sim.metrics.steady import steady
+from sim.metrics.wording import LABELS, RESOURCES, method, number, outside, percent, seconds, usd
 from sim.records import TIER_LABELS
 from sim.report.html_page import Said
 
@@ -52,14 +54,19 @@ def binds(summary: Summary) -> Iterator[Said]:
     resource = RESOURCES.get(found["resource"], str(found["resource"]))
     why = found["why"][:1].upper() + found["why"][1:] if found["why"] else ""
     yield Said("Nothing binds" if found["resource"] == "none" else f"What binds: {resource}", f"{why}.", "first")
+    state = steady(summary)
     if summary["checks"]["stable"] is False:
-        yield Said("Not stable", "The queue or the number alive grows through the measured span: this is more than the "
-                                 "system serves, and latencies depend on the length of the run.", "bad")
+        yield Said("Not steady", f"{_sentence(state.text)} Latencies depend on the length of the run.", "bad")
+    elif state.word != "steady" and not state.warns:
+        yield Said("Steady, at its limit", _sentence(state.text))
+    for tier, why in (summary.get("unused_tiers") or {}).items():
+        yield Said("Unused tier", f"{_sentence(TIER_LABELS[tier])[:-1]} stayed empty: {why}.",
+                   "bad" if "; set " in why else "")
     runner_up = sorted(((score, name) for name, score in found["scores"].items() if name != found["resource"]),
                        reverse=True)[:1]
     if found["scores"] and found["resource"] not in ("none", None) and runner_up and runner_up[0][0] >= 0.1:
         share, name = runner_up[0]
-        yield Said("Next", f"{percent(found['scores'][found['resource']])} of the turns' time is put down to "
+        yield Said("Runner-up", f"{percent(found['scores'][found['resource']])} of the turns' time is put down to "
                            f"{resource}, {percent(share)} to {RESOURCES.get(name, name)}.")
     if goodput := summary["goodput"]:
         yield from _objectives(goodput)
@@ -69,6 +76,7 @@ def binds(summary: Summary) -> Iterator[Said]:
     yield Said("KV pool", f"Of its byte-seconds went {parts(ledger['pool_byte_s'], _HELD, between=' to ')}."
                + _scarce(ledger["pool_byte_s"], counts))
     yield from _reuse(summary)
+    yield from _routed(summary)
     yield Said("GPUs", f"Of their time went {parts(ledger['gpu_s'], _DONE, between=' to ')}.")
     yield from _pauses(summary)
     if counts.get("preemptions"):
@@ -91,7 +99,7 @@ def _scarce(pool: Mapping[str, float], counts: Mapping[str, int]) -> str:
 
 def _objectives(goodput: Mapping[str, Any]) -> Iterator[Said]:
     for row in goodput["objectives"]:
-        verdict = {True: "is met", False: "is missed", None: "has no data"}[row["met"]]
+        verdict = {True: "met", False: "missed", None: "no data"}[row["met"]]
         yield Said(f"Objective {row['objective']}", f"{seconds(row['value_s'])} against a limit of "
                    f"{seconds(row['limit_s'])}: {verdict}.", "" if row["met"] else "bad")
     yield Said("Goodput", f"{percent(goodput['turns'])} of turns and {percent(goodput['trajectories'])} of "
@@ -114,6 +122,19 @@ def _reuse(summary: Summary) -> Iterator[Said]:
     yield Said("Prefix cache", text)
 
 
+def _routed(summary: Summary) -> Iterator[Said]:
+    found = summary.get("routing")
+    if found and found["moved"]:
+        yield Said("Routing", f"{percent(found['moved'])} of resumed turns went to another replica than the one that "
+                   f"had served the turn before. {percent(found['found_moved'])} of their prompt tokens were found, of "
+                   f"the others' {percent(found['found_stayed'])}; what they computed again is "
+                   f"{percent(found['recomputed_moved'])} of all prompt tokens.")
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
+
+
 def _pauses(summary: Summary) -> Iterator[Said]:
     held = summary["hold_GB_s"]
     if held["total"] <= 0:
@@ -127,11 +148,8 @@ def _pauses(summary: Summary) -> Iterator[Said]:
 def honesty(summary: Summary, scenario: Any) -> Iterator[Said]:
     """Say whether the run can be trusted and how uncertain its figures are."""
     checks = summary["checks"]
-    stable = {True: ("", "The queue and the number of trajectories alive do not grow through the measured span."),
-              False: ("bad", "The queue or the number of trajectories alive grows through the measured span: the load "
-                             "is more than the system serves, and every figure depends on how long the run was."),
-              None: ("bad", "The measured span is too short to say whether the queue grows.")}[checks["stable"]]
-    yield Said("Stability", stable[1], stable[0])
+    state = steady(summary)
+    yield Said("Steady or not", _sentence(f"{state.word}: {state.text}"), "bad" if state.warns else "")
     warmup = f"{seconds(checks['warmup_s'])} were cut off the start; {seconds(checks['span_s'])} were measured"
     warmup += f", in each of {checks['replications']} replications." if checks["replications"] > 1 else "."
     yield Said("Warm-up", warmup + ("" if checks["warmup_settled"] else " It had not settled by half of the turns: run "
@@ -143,11 +161,12 @@ def honesty(summary: Summary, scenario: Any) -> Iterator[Said]:
                    "bad" if far else "")
     worst = max(checks["ledger_residual"].values(), default=0.0)
     yield Said("Ledgers", f"Turn time, pool byte-seconds and GPU time add up to their wholes within {worst:.1e}.")
-    few = checks["turns_measured"]
-    ways = sorted({found["method"] for found in summary["intervals"].values()})
-    yield Said("Intervals", f"95 %, from {' and '.join(ways) or 'nothing: too few turns'}, over {number(few)} turns. "
-               "They say how far chance moves a figure, not how far the model is from a real engine."
-               + (" One replication: intervals rest on this one run." if checks["replications"] == 1 else ""))
+    ways = sorted({found["method"] for found in summary["intervals"].values()} - {"replications"})
+    by = f", by {' and '.join(ways)}" if ways else "" if summary["intervals"] else ": too few turns for any"
+    yield Said("Intervals", f"95 %, {method(summary)}{by}; {number(checks['turns_measured'])} turns were measured. "
+               "They say how far chance moves a figure, not how far the model is from a real engine.")
+    if beyond := beyond_tables(summary["counts"]):
+        yield Said("Beyond what was measured", f"Step times were extrapolated: {outside(beyond)}.")
     roofline = getattr(getattr(scenario, "timing", None), "roofline", None)
     if roofline is not None and summary.get("band") is None:
         yield Said("Step times", f"From datasheet figures at MFU {roofline.mfu:g} and MBU {roofline.mbu:g}, not "

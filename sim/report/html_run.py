@@ -5,16 +5,31 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from sim.metrics.wording import LABELS, LATENCIES, RESOURCES, interval, number, percent, seconds, usd
+from sim.metrics.counted import beyond_tables, named
+from sim.metrics.steady import steady
+from sim.metrics.wording import (
+    LABELS,
+    LATENCIES,
+    RESOURCES,
+    interval,
+    link,
+    method,
+    number,
+    percent,
+    seconds,
+    usd,
+)
 from sim.records import LINK_USES, TIER_LABELS, TIER_USES, TURN_CAUSES
 from sim.report.html_findings import binds, honesty
-from sim.report.html_page import Block, Cell, Page, Sketchbook, Tile, code, sentences, side_by_side, table
+from sim.report.html_page import Block, Cell, Page, Said, Sketchbook, Tile, code, sentences, side_by_side, table
 from sim.sweep import variants
 
 if TYPE_CHECKING:
     from sim.report.plots.accessor import Plots
     from sim.sweep.result import Result
 
+#: Tables of a run that its page is made from.
+TABLES = ("turns", "pauses", "moves", "timeline")
 #: Slow turns listed.
 SLOWEST = 15
 _TIERS = {"hbm": "HBM", **TIER_LABELS}
@@ -31,7 +46,7 @@ def page(result: Result, run_yaml: str) -> Page:
     made.add("What binds, and why", sentences(binds(summary)), _scores(summary))
     made.add("Figures", Block("figures", items=_figures(result)))
     made.add("Latencies", _latencies(summary))
-    made.add("Ledgers and counts", side_by_side(_ledgers(summary)))
+    made.add("Ledgers and counts", side_by_side(_ledgers(summary)), sentences(_never(summary)))
     made.add("Pauses by tool", _tools(result))
     made.add("Slowest turns", _slowest(result))
     made.add("How far to trust this", sentences(honesty(summary, scenario)), _intervals(summary))
@@ -49,8 +64,13 @@ def _split(run_yaml: str) -> tuple[str, str]:
 
 
 def _footer(origin: str) -> str:
-    version = next((line.split(":", 1)[1].strip() for line in origin.splitlines() if "version:" in line), "")
-    return (f"kvplan {version}. Times are simulated; GB is 1e9 bytes. This file holds all it shows and asks the "
+    import yaml
+
+    from sim.sweep.provenance import KEY
+
+    found = yaml.safe_load(origin)
+    known = found[KEY].get("kvplan", "") if isinstance(found, dict) and isinstance(found.get(KEY), dict) else ""
+    return (f"Run by kvplan {known}. Times are simulated; GB is 1e9 bytes. This file holds all it shows and asks the "
             "network for nothing.")
 
 
@@ -72,9 +92,8 @@ def _tiles(summary: Mapping[str, Any]) -> Iterable[Tile]:
     yield Tile("Prompt found", percent(hits["total"]), f"with an infinite cache {percent(hits['ceiling'])}")
     yield Tile("Cost per trajectory", usd(summary["cost"]["usd_per_trajectory"]),
                f"{usd(summary['cost']['usd_per_Mtok_output'])} a million output tokens")
-    yield Tile("Binds", RESOURCES.get(resource, str(resource)).split(" (")[0],
-               {True: "stable", False: "not stable: the load is too high", None: "too short to judge stability"}[
-                   summary["checks"]["stable"]], "" if summary["checks"]["stable"] else "bad")
+    state = steady(summary)
+    yield Tile("Binds", RESOURCES.get(resource, str(resource)).split(" (")[0], state.word, "bad" if state.warns else "")
 
 
 def _scores(summary: Mapping[str, Any]) -> Block:
@@ -111,15 +130,17 @@ def _captions(plots: Plots) -> Iterable[tuple[str, str, float]]:
 
 def _latencies(summary: Mapping[str, Any]) -> Block:
     rows: list[list[Cell | str]] = []
-    for label, place in LATENCIES.items():
+    places = {label: ".".join(place) for label, place in LATENCIES.items()}
+    ends = [name for name in ("mean", "p95") if any(f"{path}.{name}" in summary["intervals"]
+                                                    for path in places.values())]
+    for label, path in places.items():
         stats: Any = summary
-        for key in place:
+        for key in path.split("."):
             stats = stats[key]
-        path = ".".join(place)
         rows.append([label, *(Cell(seconds(stats[name]), _key(stats[name])) for name in _STATISTICS),
-                     interval(summary, f"{path}.mean"), interval(summary, f"{path}.p95")])
-    heads = ["mean", "p50", "p90", "p95", "p99", "p99.9", "mean, 95 % interval", "p95, 95 % interval"]
-    return table(["latency", *heads], rows)
+                     *(interval(summary, f"{path}.{name}") for name in ends)])
+    heads = ["mean", "p50", "p90", "p95", "p99", "p99.9", *(f"{name}, 95 % interval" for name in ends)]
+    return table(["latency", *heads], rows, f"Intervals are of 95 %, {method(summary)}" if ends else "")
 
 
 def _key(value: float | None) -> float | str:
@@ -133,23 +154,35 @@ def _ledgers(summary: Mapping[str, Any]) -> Iterable[Block]:
               ("GPU time of replicas", "use", 1.0, "s", books["gpu_s"], LABELS)]
     tables += [(f"Tier: {TIER_LABELS[tier]}", "use", 1e9, "GB·s", uses, TIER_USES)
                for tier, uses in books["tier_byte_s"].items()]
-    tables += [(f"Link: {link.replace('_', ', ')}", "use", 1.0, "s", uses, LINK_USES)
-               for link, uses in books["link_s"].items()]
+    tables += [(f"Copies {link(name)}", "use", 1.0, "s", uses, LINK_USES | {"idle": "idle"})
+               for name, uses in books["link_s"].items()]
     for title, head, scale, unit, ledger, labels in tables:
         whole = sum(ledger.values())
-        if whole > 0:
+        used = {use: value for use, value in ledger.items() if value > 1e-9 * whole}
+        if used and set(used) != {"idle"} and set(used) != {"free"}:
             yield table([head, unit, "share"], [
-                (labels[use], Cell(number(value / scale if value > 1e-9 * whole else 0.0), value),
-                 Cell(percent(value / whole), value, value / whole))
-                for use, value in sorted(ledger.items(), key=lambda item: -item[1])], title)
-    counts = {name.replace("_", " "): count for name, count in summary["counts"].items()}
-    none = ", ".join(name for name, count in counts.items() if not count)
-    yield table(["count", "in the whole run"], [
-        *((name, Cell(number(count), count)) for name, count in counts.items() if count),
-        *([(f"none: {none}", Cell("0", 0))] if none else [])], "Counts")
+                (labels[use], Cell(number(value / scale), value), Cell(percent(value / whole), value, value / whole))
+                for use, value in sorted(used.items(), key=lambda item: -item[1])], title)
+    yield table(["what happened in the whole run", "times"], [
+        (name, Cell(number(count), count)) for name, count in named(summary["counts"]).items() if count], "Counts")
+    beyond = beyond_tables(summary["counts"])
+    yield table(["measured table", "look-ups beyond it"], [
+        (name, Cell(percent(count / asked) if asked else number(count), count)) for name, (count, asked)
+        in beyond.items()], "Step times that were not measured, but extrapolated")
     yield table(["content", "tokens recomputed"], [
         (row["span"], Cell(number(row["recomputed_tokens"]), row["recomputed_tokens"]))
         for row in summary["breakers"]], "Recomputed most")
+
+
+def _never(summary: Mapping[str, Any]) -> Iterable[Said]:
+    """Say what did not happen, in one line instead of rows of zeros."""
+    never = [name for name, count in named(summary["counts"]).items() if not count]
+    books = summary["ledger"]
+    idle = [link(name) for name, uses in books["link_s"].items() if sum(uses.values()) <= uses["idle"] * (1 + 1e-9)]
+    if never:
+        yield Said("Did not happen", f"{'; '.join(never)}.")
+    if idle:
+        yield Said("No copies", f"{', '.join(idle)}.")
 
 
 def _tools(result: Result) -> Block:
@@ -195,8 +228,18 @@ def _intervals(summary: Mapping[str, Any]) -> Block:
     rows: list[list[Cell | str]] = []
     for path, found in summary["intervals"].items():
         timed = "_s." in f"{path}." and "per_s" not in path
-        write = seconds if timed else number
-        rows.append([path, *(Cell(write(found[name]), found[name]) for name in ("value", "low", "high")),
+        write = percent if path.startswith("hit_rate") else seconds if timed else number
+        rows.append([_said(path), *(Cell(write(found[name]), found[name]) for name in ("value", "low", "high")),
                      found["method"], Cell(number(found["n"]), found["n"])])
-    return table(["figure of summary.json", "value", "low", "high", "method", "n"], rows, "95 % intervals",
-                 words=(0, 4))
+    return table(["figure", "value", "from", "to", "method", "n"], rows, f"95 % intervals, {method(summary)}; n: "
+                 "replications, batches of turns, or turns, as the method has it", words=(0, 4))
+
+
+def _said(path: str) -> str:
+    """Return what a path of summary.json is, in words."""
+    place, _, name = path.rpartition(".")
+    labels = {".".join(at): label for label, at in LATENCIES.items()} | {"ttft_s.all": "TTFT, all turns"}
+    if place in labels:
+        return f"{labels[place]}: {name}"
+    return {"hit_rate.total": "prompt tokens found in a cache", "concurrency.mean": "trajectories alive, mean"}.get(
+        path, name.replace("_per_s", " a second").replace("_", " "))

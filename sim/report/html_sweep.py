@@ -26,13 +26,16 @@ def page(result: SweepResult, manifest: str) -> Page:
     """Return the page of a sweep."""
     import yaml
 
+    from sim.sweep.provenance import version
+
     known = yaml.safe_load(manifest) or {}
     points, mean = result.points, result.mean
     runs = len(points)
     made = Page(title=f"{known.get('name', 'sweep')}: a sweep",
                 subtitle=f"{points['point'].nunique():,} points over {', '.join(result.axes)}; {runs:,} runs, "
                          f"{result.failed:,} failed",
-                footer="kvplan. Times are simulated. This file holds all it shows and asks the network for nothing.")
+                footer=f"Written by kvplan {version()}. Times are simulated. This file holds all it shows and asks the "
+                       "network for nothing.")
     made.tiles = list(_tiles(result, mean))
     made.add("What the sweep says", sentences(_findings(result, mean)))
     made.add("Along the axes", Block("figures", items=_figures(result)))
@@ -108,7 +111,7 @@ def _findings(result: SweepResult, mean: pd.DataFrame) -> Iterator[Said]:
     if "stable" in mean:
         shaky = int((mean["stable"].fillna(1) < 1).sum())
         if shaky:
-            yield Said("Stability", f"At {shaky} of {len(mean)} points the queue or the number alive grows: their "
+            yield Said("Not steady", f"At {shaky} of {len(mean)} points the queue or the number alive grows: their "
                        "latencies depend on the length of the run.", "bad")
 
 
@@ -130,19 +133,23 @@ def _figures(result: SweepResult) -> list[Any]:
     several = "" if count < 2 or len(axes) > 2 else (
         " Bands are 95 % intervals over replications." if count >= drawing.FEW else " Dots are single replications.")
     for column, _ in columns:
-        name = drawing.unit(column)
+        name = _capital(drawing.unit(column))
         made.append(book.draw(plots.lines, f"{name.partition(' (')[0]} along {along}.{several}{rest}", fine, along,
                               column, by, title=name))
-    if by is not None:
-        for column, best in columns[:2]:
-            made.append(book.draw(plots.heat_map, f"Framed: the best of each row.{rest}", fine, along, by, column,
-                                  best=best, title=drawing.unit(column), width=7.4,
-                                  height=1.6 + 0.42 * fine[by].nunique()))
     if {LATENCY, COST} <= {column for column, _ in columns}:
         made.append(book.draw(plots.pareto, "Lower left is better; a point on the front is beaten by none in both.",
                               result.mean, COST, LATENCY, by=by or along, label=along if by else None,
                               title="Cost against latency"))
+    if by is not None:
+        for column, best in columns[:2]:
+            made.append(book.draw(plots.heat_map, f"Framed: the best of each row.{rest}", fine, along, by, column,
+                                  best=best, title=_capital(drawing.unit(column)), width=7.4,
+                                  height=1.6 + 0.42 * fine[by].nunique()))
     return made
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _is_number(values: Any) -> bool:
@@ -167,9 +174,9 @@ def _points(result: SweepResult, mean: pd.DataFrame) -> Block:
         if "stable" in mean:
             cells.append({1.0: "yes", 0.0: "NO"}.get(row["stable"], NONE))
         rows.append(cells)
-    words = tuple(range(1, 1 + len(result.axes)))
+    words = tuple(i for i, axis in enumerate(result.axes, 1) if not _is_number(mean[axis]))
     heads = ["point", *(axis.rsplit(".", 1)[-1] for axis in result.axes), *(head for _, head, _ in shown), "binds"]
-    return table([*heads, "stable"] if "stable" in mean else heads, rows, words=(*words, len(heads) - 1))
+    return table([*heads, "steady"] if "stable" in mean else heads, rows, words=(*words, len(heads) - 1))
 
 
 def _failed(result: SweepResult) -> Block:

@@ -25,7 +25,13 @@ SUMMARY: dict[str, str] = {
     "hit_rate": "shares of prompt tokens, one denominator: `total` = `hbm` + `dram` + ...; null for a tier that the "
                 "scenario lacks; `ceiling`: what an infinite cache would have found",
     "counts": "`evictions`, `forced_evictions`, `preemptions`, `rejections`, `deadlocks_broken`, `cow_copies` and "
-              "whatever else the engine counts, in the whole run",
+              "whatever else the engine counts, in the whole run; evictions are of blocks. With measured step times, "
+              "`outside_measured_*` (look-ups beyond what a table holds) and `lookups_measured_*` (all look-ups in "
+              "it): one a step, or one for a stretch of decode steps worked out together",
+    "unused_tiers": "tiers that nothing was written to in the measured span, each with why and what to set",
+    "routing": "null with one replica. Of turns that follow another: `moved`, the share served by another replica "
+               "than the turn before; `found_moved` and `found_stayed`, shares of their prompt tokens found in a "
+               "cache; `recomputed_moved`, what the former computed again as a share of all prompt tokens",
     "allocation": "`efficiency` (slots with a token over allocated ones) and `effective_occupancy` (over the pool), "
                   "averaged over time; `external_fragmentation`, the share of free memory in holes too small for "
                   "`request_tokens` (the median turn, prompt and output), averaged over the pictures in address_space",
@@ -46,12 +52,15 @@ SUMMARY: dict[str, str] = {
             "null without a price",
     "breakers": "`span` (label of the content) and `recomputed_tokens`, the ten that cost most",
     "prediction_error": "how far the wait predictor was off, as the engine reports it",
-    "checks": "`stable` (false when the queue or the number alive grows, null when too short to say), "
+    "checks": "`stable` (shown as *steady*: false when the queue or the number alive grows, null when too short to "
+              "say), "
               "`little_residual` (|L - lambda W| / L of turns in the system; large when turns are left over at the end "
               "or the queue grows), `alive_residual` (the engine's integral of trajectories alive against their "
               "recorded lives), `warmup_s`, `warmup_settled`, `span_s`, `turns_measured`, `ledger_residual` (relative, "
-              "of each ledger), `replications`",
-    "intervals": "95 % intervals by path in this file: `value`, `low`, `high`, `level`, `method`, `n`, and with "
+              "of each ledger), `replications`, `closed_load` (a fixed number of agents, whose queue cannot grow "
+              "beyond them)",
+    "intervals": "95 % intervals, cut at what a figure can be (not below 0), by path in this file: "
+                 "`value`, `low`, `high`, `level`, `method`, `n`, and with "
                  "several replications their `values`",
     "band": "error of the timing model, once it is calibrated; null until then",
     "wall_s": "seconds the simulation took on this computer",
@@ -86,18 +95,46 @@ seed and version give the same bytes, but for `wall_s`.
   are cut at its start by linear interpolation between samples. A trace's span includes the drain after its last
   arrival.
 - **Histograms.** Inter-token latencies come in windows between samples; the windows that begin after the warm-up count.
-- **Stability.** The span is divided into 20 windows; the run is unstable when the mean queue or the number of
+- **Steady.** The span is divided into 20 windows; the run is not steady when the mean queue or the number of
   trajectories alive rises by more than a quarter of its mean, significantly. A trace is judged up to its last arrival.
+  With a closed load (`arrivals: closed`) a fixed number of agents is alive, so the queue cannot grow beyond them: such
+  a run becomes steady however much it asks for. It is called *steady, at its limit* when turns wait, for room or
+  for each other, for more than a fifth of their time; what binds says which resource runs short.
+- **Other replicas.** With routing other than `sticky`, `routing` says how many turns came back to another replica than
+  the one that had served the turn before, and what they found there.
 - **Replications.** Distributions pool the turns of all replications, counts, ledgers and money add up, rates are
   weighted by span, and `checks` holds the worst.
+- **Tiers.** What was written to a tier is in its ledger; `unused_tiers` names those that stayed empty. A tier is
+  written to by the retention policy, by `tiers.dram.write`, or by a full tier above it (`evict_to`; when left out, the
+  next tier below that the scenario has).
 - **Intervals.** 95 %. Several replications: Student t over their values. One: batch means (20 batches) for means and
   rates, a bootstrap of 50 blocks of consecutive turns for percentiles.
 """
 
+#: What the summary on a terminal and in a report calls a thing -> what that is.
+WORDS = {
+    "prompt tokens found": "prompt tokens whose KV was in HBM or a tier below, so that they were not computed again; "
+                           "an infinite cache never forgets anything",
+    "waiting for KV blocks": "turns queued because the pool of KV blocks was full",
+    "waiting for a step": "turns queued behind others: the step's token budget or `max_seqs` was used up",
+    "others' prefill": "decoding turns that waited while a step computed other turns' prompts",
+    "recomputation": "computing prompt tokens that had been computed before and were not held",
+    "preempted": "a running turn lost its blocks to others, and what it repeats of its work",
+    "pinned pauses": "contexts of paused agents that may not be evicted (`retention: keep`)",
+    "cache used again, cache never used again": "blocks that nobody uses, held as a prefix cache",
+    "being copied": "blocks on their way to or from a tier below",
+    "empty ends": "the part of a last block, or of a buffer, that holds no token yet",
+    "blocks evicted": "blocks of `engine.block_size` tokens",
+    "beyond tables": "share of look-ups in a table of measured step times that were beyond what was measured",
+    "UNUSED": "a tier that nothing was written to, why, and what to set",
+}
+
 
 def results_page() -> str:
     """Return docs/results.md."""
-    parts = [HEAD, "\n## summary.json\n\nEach distribution has `mean`, `p50`, `p90`, `p95`, `p99`, `p999`; null where "
+    parts = [HEAD, "\n## Words of the summary\n\n| in the summary | what it is |\n|---|---|\n"]
+    parts += [f"| {word} | {_cell(text)} |\n" for word, text in WORDS.items()]
+    parts += ["\n## summary.json\n\nEach distribution has `mean`, `p50`, `p90`, `p95`, `p99`, `p999`; null where "
                    "a figure does not apply.\n\n| key | says |\n|---|---|\n"]
     parts += [f"| `{key}` | {_cell(text)} |\n" for key, text in SUMMARY.items()]
     for table, columns in TABLES.items():

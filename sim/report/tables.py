@@ -42,7 +42,7 @@ def _table(*headers: str, title: str | None = None) -> Table:
 def show_summary(title: str, summary: Mapping[str, Any], to: Console | None = None) -> None:
     """Print one run."""
     out = to or console()
-    latencies = _table("latency", *wording.STATISTICS, "95 % interval of the mean")
+    latencies = _table("latency", *wording.STATISTICS, "mean, 95 % interval")
     for label, place in wording.LATENCIES.items():
         latencies.add_row(label, *wording.latency(summary, place),
                           wording.interval(summary, ".".join([*place, "mean"])))
@@ -90,16 +90,60 @@ def _groups(widths: Sequence[int], room: int) -> Iterable[list[int]]:
 
 def show_rows(rows: Iterable[Sequence[Any]], *, headers: Sequence[str] = (), title: str | None = None,
               to: Console | None = None) -> None:
-    """Print rows of text; the last column wraps."""
+    """Print rows of text. Only long texts wrap; columns that do not fit go to a further table, which repeats the first.
+
+    Where that saves a table, an interval takes two lines ("1 s to" above "2 s").
+    """
     out = to or console()
     data = [[str(cell) for cell in row] for row in rows]
-    width = max([len(headers), *(len(row) for row in data)])
-    table = _table(*(headers or [""] * width), title=None)
-    for column in table.columns:
-        column.justify = "left"
-    for row in data:
-        table.add_row(*row)
+    count = max([len(headers), *(len(row) for row in data)])
+    columns = [[*(row[i] if i < len(row) else "" for row in data)] for i in range(count)]
+    heads = [headers[i] if i < len(headers) else "" for i in range(count)]
     if title:
         out.print(title, style="bold")
         out.print()
-    out.print(table)
+    tight = sum(max(width, len(head)) + _GAP for head, width in zip(heads, map(_least, heads, columns), strict=True)
+                ) - _GAP > out.width
+    if tight and sum(map(_least, heads, columns)) + _GAP * (count - 1) > out.width:
+        columns = [[cell.replace(" to ", " to\n") for cell in column] for column in columns]
+    for number, group in enumerate(_split([*map(_least, heads, columns)], out.width)):
+        if number:
+            out.print()
+        out.print(_rows([heads[i] for i in group], [columns[i] for i in group], tight=tight))
+
+
+#: Characters of a cell that wraps, and between two columns.
+_LONG, _GAP = 28, 3
+
+
+def _least(head: str, cells: Sequence[str]) -> int:
+    """Return the characters a column needs: its longest line, or the longest word of a text that may wrap."""
+    long = any(len(line) > _LONG for cell in cells for line in cell.split("\n"))
+    parts = [part for cell in cells for part in (cell.split() if long else cell.split("\n"))]
+    return max(map(len, [*parts, *head.split(), ""]))
+
+
+def _split(widths: Sequence[int], room: int) -> Iterable[list[int]]:
+    """Return groups of columns that fit, each with the first column."""
+    group, used = [0], widths[0] if widths else 0
+    for number, width in list(enumerate(widths))[1:]:
+        if len(group) > 1 and used + _GAP + width > room:
+            yield group
+            group, used = [0], widths[0]
+        group.append(number)
+        used += _GAP + width
+    yield group
+
+
+def _rows(heads: Sequence[str], columns: Sequence[Sequence[str]], *, tight: bool) -> Table:
+    """Return a table; `tight` lets heads wrap to the width of their column."""
+    import textwrap
+
+    wraps = [any(len(line) > _LONG for cell in column for line in cell.split("\n")) for column in columns]
+    table = _table(*(textwrap.fill(head, max(_least(head, column), 1)) if tight and not wrap else head
+                     for head, column, wrap in zip(heads, columns, wraps, strict=True)))
+    for column, wrap in zip(table.columns, wraps, strict=True):
+        column.justify, column.no_wrap = "left", not wrap
+    for row in zip(*columns, strict=True):
+        table.add_row(*row)
+    return table

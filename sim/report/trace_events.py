@@ -12,6 +12,7 @@ from typing import IO, Any
 
 from sim.errors import InputError
 from sim.records import GPU_USES, TIER_LABELS, TURN_CAUSES
+from sim.sweep import intact
 
 #: Rows read at a time.
 BATCH = 8_192
@@ -31,21 +32,20 @@ def rows(folder: Path, table: str, replication: int) -> Iterator[Row]:
     Raises
     ------
     InputError
-        The file is missing or damaged.
+        The file is missing, damaged or not a table of a run.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
     path = folder / f"{table}.parquet"
+    intact.check_table(path)
     try:
         with pq.ParquetFile(path) as file:
             for batch in file.iter_batches(BATCH):
                 yield from batch.filter(pc.equal(batch["replication"], replication)).to_pylist()
-    except FileNotFoundError:
-        raise InputError("missing", file=path) from None
-    except pa.ArrowException as error:
-        raise InputError(f"cannot be read: {' '.join(str(error).split())[:160]}", file=path) from None
+    except (OSError, pa.ArrowException) as error:
+        raise InputError(intact.said(error), file=path) from None
 
 
 @dataclass(slots=True)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from sim.analytic import break_even, roofline, sizing
-from sim.records import TIER_LABELS
+from sim.analytic import roofline, sizing
+from sim.errors import InputError
 from sim.scenario.deployment import Deployment, deploy
+from sim.scenario.explain_pauses import Contexts, called, pauses
+from sim.scenario.rows import Row
+from sim.scenario.tier_use import unwritten
+from sim.scenario.typical import Typical, typical
 from sim.timing import MeasuredCost, StepCost, build
 
 if TYPE_CHECKING:
@@ -24,33 +28,20 @@ SMALLEST_PIECE = 4096
 SHARED = 0.75
 
 
-class Row(NamedTuple):
-    """One figure: where it belongs, what it is, its value in SI, its unit, and the formula or source behind it.
-
-    `value` is a number (infinite where nothing is enough) or text; units are ``B``, ``B/token``, ``B/s``, ``s``,
-    ``FLOP/s``, ``FLOP/B``, ``tokens``, ``blocks``, ``trajectories``, ``USD/h``, ``x`` or empty.
-    """
-
-    section: str
-    quantity: str
-    value: float | int | str
-    unit: str
-    formula: str
-
-
 def explain(scenario: Scenario) -> dict[str, Any]:
     """Work out what a scenario's figures imply.
 
     Parameters
     ----------
     scenario
-        A loaded scenario; its workload is not looked at.
+        A loaded scenario. Of its workload the first agents are looked at, for the contexts they have.
 
     Returns
     -------
     dict
         ``scenario`` (its name), ``rows`` (a list of `Row`, grouped by section), ``binds`` (what limits the number of
-        trajectories first) and ``assumptions`` (a list of sentences).
+        trajectories first), ``context`` (at contexts of so many tokens: the mean of these agents) and
+        ``assumptions`` (a list of sentences).
 
     Raises
     ------
@@ -59,22 +50,42 @@ def explain(scenario: Scenario) -> dict[str, Any]:
     """
     place = deploy(scenario)
     cost = build(scenario.timing, place)
-    contexts = [tokens for tokens in CONTEXTS if tokens <= place.model.context_limit] or [place.model.context_limit]
+    most = place.model.context_limit
+    contexts = {tokens: _k(tokens) for tokens in [tokens for tokens in CONTEXTS if tokens <= most] or [most]}
+    said, own, shown = [], [], [_middle(contexts)]
+    middle = shown[0]
+    try:
+        agents = typical(scenario, most)
+    except InputError as error:
+        said = [f"The scenario's own agents are not looked at: {error}."]
+    else:
+        own, shown = list(_agents(agents)), sorted({*shown, agents.mean})
+        middle = agents.mean
+        contexts = dict(sorted((contexts | {agents.mean: f"{_k(agents.mean)} (these agents)"}).items()))
     limits = _limits(scenario, place, cost, contexts)
     binds = {tokens: min(found, key=lambda name: found[name]) for tokens, found in limits.items()}
-    rows = [*_hardware(place), *_memory(place, contexts), *_pool(place, scenario.engine.pool is not None),
-            *_buffers(place, contexts), *_ceilings(scenario, place, contexts), *_times(scenario, place, cost, contexts),
-            *_pauses(scenario, place, cost, contexts), *_binding(limits, binds)]
-    return {"scenario": scenario.name, "rows": rows, "binds": binds[_middle(contexts)],
-            "assumptions": _assumptions(scenario, place, cost)}
+    rows = [*_hardware(place), *own, *_memory(place, contexts), *_pool(place, scenario.engine.pool is not None),
+            *_buffers(place, contexts), *_ceilings(scenario, place, contexts, shown),
+            *_times(scenario, place, cost, contexts),
+            *pauses(scenario, place, contexts, lambda tokens: _prefill_s(cost, tokens, _budget(scenario))),
+            *_binding(limits, binds, contexts)]
+    return {"scenario": scenario.name, "rows": rows, "binds": binds[middle], "context": contexts[middle],
+            "assumptions": [*_assumptions(scenario, place, cost), *said]}
 
 
-def _middle(contexts: list[int]) -> int:
-    return contexts[len(contexts) // 2]
+def _middle(contexts: Contexts) -> int:
+    return list(contexts)[len(contexts) // 2]
 
 
 def _k(tokens: int) -> str:
-    return f"{tokens / 1024:.4g}k"
+    return f"{tokens / 1024:.1f}".removesuffix(".0") + "k"
+
+
+def _agents(found: Typical) -> Iterator[Row]:
+    section, how = "this scenario's agents", f"over {found.turns:,} turns of the first {found.agents} agents"
+    yield Row(section, "context of a turn, mean", found.mean, "tokens", f"prompt and kept output, {how}")
+    yield Row(section, "context of a turn, median", found.median, "tokens", f"prompt and kept output, {how}")
+    yield Row(section, "turns of an agent, mean", found.turns / found.agents, "turns", how)
 
 
 def _hardware(place: Deployment) -> Iterator[Row]:
@@ -95,7 +106,7 @@ def _hardware(place: Deployment) -> Iterator[Row]:
               sources.get("price_usd_per_gpu_hour", "as given"))
 
 
-def _memory(place: Deployment, contexts: list[int]) -> Iterator[Row]:
+def _memory(place: Deployment, contexts: Contexts) -> Iterator[Row]:
     section, model = "model", place.model
     copies = f" x {place.kv_copies:g} copies" if place.kv_copies != 1 else ""
     form = "L (kv_lora_rank + rope_dim) b" if model.mla else "2 L H_kv d b"
@@ -107,7 +118,8 @@ def _memory(place: Deployment, contexts: list[int]) -> Iterator[Row]:
         yield Row(section, "state of a sequence", place.state_bytes_per_sequence, "B",
                   "sliding windows and linear-attention states")
     for tokens in contexts:
-        yield Row(section, f"trajectory of {_k(tokens)}", place.kv_bytes(tokens), "B", "tokens x KV of a token + state")
+        yield Row(section, f"trajectory of {contexts[tokens]}", place.kv_bytes(tokens), "B",
+                  "tokens x KV of a token + state")
 
 
 def _pool(place: Deployment, given: bool) -> Iterator[Row]:
@@ -123,13 +135,14 @@ def _pool(place: Deployment, given: bool) -> Iterator[Row]:
     yield Row(section, "tokens", place.pool_blocks * place.block_size, "tokens", "blocks x block size")
 
 
-def _buffers(place: Deployment, contexts: list[int]) -> Iterator[Row]:
+def _buffers(place: Deployment, contexts: Contexts) -> Iterator[Row]:
     if place.allocator.paged:
         return
     slots = {tokens: place.trajectory_bytes(tokens) for tokens in contexts if place.fit(tokens)}
     for tokens, size in slots.items():
         useful = tokens * place.block_bytes / size
-        yield Row("pool", f"buffer of {_k(tokens)}", size, "B", f"{place.allocator.kind}; {useful:.1%} of it useful")
+        yield Row("pool", f"buffer of {contexts[tokens]}", size, "B",
+                  f"{place.allocator.kind}; {useful:.1%} of it useful")
 
 
 def _fit(scenario: Scenario, place: Deployment, tokens: int, shared: int = 0) -> int:
@@ -137,22 +150,25 @@ def _fit(scenario: Scenario, place: Deployment, tokens: int, shared: int = 0) ->
     return place.fit(tokens, shared, scenario.engine.headroom)
 
 
-def _ceilings(scenario: Scenario, place: Deployment, contexts: list[int]) -> Iterator[Row]:
+def _ceilings(scenario: Scenario, place: Deployment, contexts: Contexts,
+              in_tiers: list[int]) -> Iterator[Row]:
     section = "trajectories that fit"
     pool = f"pool x {1 - scenario.engine.headroom:g}" if scenario.engine.headroom else "pool"
     for tokens in contexts:
-        yield Row(section, f"{_k(tokens)} each", _fit(scenario, place, tokens) * place.replicas, "trajectories",
+        yield Row(section, f"{contexts[tokens]} each", _fit(scenario, place, tokens) * place.replicas, "trajectories",
                   f"{pool} / trajectory, floored, x replicas")
     for tokens in contexts if place.allocator.paged else ():
         shared = int(tokens * SHARED)
-        yield Row(section, f"{_k(tokens)} each, {_k(shared)} shared by all",
+        yield Row(section, f"{contexts[tokens]} each, {_k(shared)} shared by all",
                   _fit(scenario, place, tokens, shared) * place.replicas, "trajectories",
                   f"({pool} - shared) / (trajectory - shared), floored, x replicas")
-    if place.dram_bytes:
-        tokens = _middle(contexts)
-        yield Row(section, f"{_k(tokens)} each, in the DRAM tier",
-                  sizing.concurrency(place.dram_bytes, place.trajectory_bytes(tokens)) * place.nodes, "trajectories",
-                  "tiers.dram.capacity / trajectory, floored, x nodes")
+    for name, at in place.tiers.items():
+        for tokens in in_tiers if at.capacity_bytes else ():
+            shared = name == "remote"
+            yield Row(section, f"{contexts[tokens]} each, in {called(name)}",
+                      sizing.concurrency(at.capacity_bytes, place.trajectory_bytes(tokens))
+                      * (1 if shared else place.nodes), "trajectories",
+                      f"tiers.{name}.capacity / trajectory, floored{'' if shared else ', x nodes'}")
 
 
 def _prefill_s(cost: StepCost, tokens: int, budget: int) -> float:
@@ -160,7 +176,7 @@ def _prefill_s(cost: StepCost, tokens: int, budget: int) -> float:
     return sum(cost.step(0, 0, [(min(budget, tokens - past), past)]) for past in range(0, tokens, budget))
 
 
-def _times(scenario: Scenario, place: Deployment, cost: StepCost, contexts: list[int]) -> Iterator[Row]:
+def _times(scenario: Scenario, place: Deployment, cost: StepCost, contexts: Contexts) -> Iterator[Row]:
     section, budget, timing = "step times", _budget(scenario), scenario.timing.roofline
     each = f"roofline: FLOP / (peak x {timing.mfu:g}) against bytes / (bandwidth x {timing.mbu:g})"
     measured = scenario.timing.measured
@@ -177,12 +193,14 @@ def _times(scenario: Scenario, place: Deployment, cost: StepCost, contexts: list
     for tokens in contexts:
         count = min(_fit(scenario, place, tokens), scenario.engine.schedule.max_seqs)
         for suffix, model, why, _ in models if count else []:
-            yield Row(section, f"decode step, {count} turns at {_k(tokens)}{suffix}", model.step(count, count * tokens),
-                      "s", f"{why}bound by {model.bound(count, count * tokens)}")
+            yield Row(section, f"decode step, {count} turn{'s' * (count > 1)} at {contexts[tokens]}{suffix}",
+                      model.step(count, count * tokens), "s",
+                      f"{why}bound by {model.bound(count, count * tokens)}")
     for tokens in contexts:
         for suffix, model, _, _ in models:
-            yield Row(section, f"prefill of {_k(tokens)}, nothing cached{suffix}", _prefill_s(model, tokens, budget),
-                      "s", f"in chunks of {budget}" if budget < tokens else "in one step")
+            yield Row(section, f"prefill of {contexts[tokens]}, nothing cached{suffix}",
+                      _prefill_s(model, tokens, budget), "s",
+                      f"in chunks of {budget}" if budget < tokens else "in one step")
 
 
 def _budget(scenario: Scenario) -> int:
@@ -191,54 +209,7 @@ def _budget(scenario: Scenario) -> int:
     return schedule.token_budget if schedule.policy == "chunked" else CONTEXTS[-1] * 1024
 
 
-def _pauses(scenario: Scenario, place: Deployment, cost: StepCost, contexts: list[int]) -> Iterator[Row]:
-    section = "pauses"
-    mu_hbm, mu_dram, allowance = _prices(scenario)
-    tiers = _tiers(place)
-    for tokens in contexts:
-        moved = place.kv_bytes(tokens)
-        recompute = _prefill_s(cost, tokens, _budget(scenario))
-        yield Row(section, f"{_k(tokens)}: recompute", recompute, "s", "prefill, nothing cached")
-        for tier, (out_Bps, in_Bps) in tiers.items():
-            back = break_even.reload_s(moved, in_Bps, place.host_link_latency_s)
-            trip = break_even.round_trip_s(moved, out_Bps, in_Bps, place.host_link_latency_s)
-            yield Row(section, f"{_k(tokens)}: reload from {tier}", back, "s", "M / B_link")
-            yield Row(section, f"{_k(tokens)}: recompute / reload from {tier}", recompute / back, "x",
-                      "above 1, reloading is quicker")
-            yield Row(section, f"{_k(tokens)}: break-even wait, {tier}",
-                      break_even.break_even_wait_s(trip, mu_hbm, mu_dram, allowance), "s",
-                      f"2M/B mu_HBM / (mu_HBM - mu_DRAM) + stall, mu {mu_hbm:g} and {mu_dram:g}")
-
-
-def _prices(scenario: Scenario) -> tuple[float, float, float]:
-    """Return the shadow prices and the stall allowance: the policy's own if it has them, else the usual ones."""
-    from sim.policies.retention import BreakEven
-
-    policy = scenario.retention if isinstance(scenario.retention, BreakEven) else BreakEven()
-    return policy.mu_hbm, policy.mu_dram, policy.stall_allowance
-
-
-def _tiers(place: Deployment) -> dict[str, tuple[float, float]]:
-    """Return the rates out and in of every tier the hardware has, for one replica alone; the slower hop counts."""
-    out_Bps, in_Bps = place.host_link_Bps_out, place.host_link_Bps_in
-    tiers = {"DRAM": (out_Bps, in_Bps)}
-    for name, own in _own_links(place).items():
-        tiers[name] = (min(out_Bps, own[0]), min(in_Bps, own[1]))
-    return tiers
-
-
-def _own_links(place: Deployment) -> dict[str, tuple[float, float]]:
-    """Return the rates of the links below host memory: those of the scenario's tiers, or else the node's own."""
-    node = place.node
-    found = {TIER_LABELS[name]: (at.out_Bps, at.in_Bps) for name, at in place.tiers.items() if at.out_Bps}
-    if node.nvme_read_Bps and node.nvme_write_Bps:
-        found.setdefault(TIER_LABELS["nvme"], (node.nvme_write_Bps, node.nvme_read_Bps))
-    if node.nic_Bps:
-        found.setdefault(TIER_LABELS["remote"], (node.nic_Bps, node.nic_Bps))
-    return found
-
-
-def _limits(scenario: Scenario, place: Deployment, cost: StepCost, contexts: list[int]) -> dict[int, dict[str, int]]:
+def _limits(scenario: Scenario, place: Deployment, cost: StepCost, contexts: Contexts) -> dict[int, dict[str, int]]:
     """Return, for each context, how many turns a replica can decode at once under each limit."""
     engine = scenario.engine
     limits: dict[int, dict[str, int]] = {}
@@ -265,10 +236,10 @@ def _most_within(limit_s: float, cost: StepCost, context: int, most: int) -> int
     return low
 
 
-def _binding(limits: dict[int, dict[str, int]], binds: dict[int, str]) -> Iterator[Row]:
+def _binding(limits: dict[int, dict[str, int]], binds: dict[int, str], contexts: Contexts) -> Iterator[Row]:
     for tokens, found in limits.items():
         every = ", ".join(f"{name} {count}" for name, count in sorted(found.items(), key=lambda item: item[1]))
-        yield Row("binds first", f"decoding at {_k(tokens)}", binds[tokens], "", f"turns a replica: {every}")
+        yield Row("binds first", f"decoding at {contexts[tokens]}", binds[tokens], "", f"turns a replica: {every}")
 
 
 def _measured(cost: MeasuredCost) -> list[str]:
@@ -301,6 +272,7 @@ def _assumptions(scenario: Scenario, place: Deployment, cost: StepCost) -> list[
             "Link and storage rates are of one replica moving alone."]
     if place.tiers:
         said.append(_copies(scenario, place))
+    said += [f"The tier {name} would stay empty: {why}." for name, why in unwritten(scenario).items()]
     if place.model.mla and place.tp > 1:
         said.append(f"The latent of a token is held by each of the {place.tp} GPUs of a tensor-parallel group.")
     elif place.kv_copies > 1:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
@@ -48,7 +50,7 @@ class DramTier(_Tier):
     pool_ratio: Annotated[float, Field(gt=0)] | None = None
     """In place of a capacity: so many times the KV pools of the node's replicas."""
     evict_to: Literal["nowhere", "nvme", "remote"] = "nowhere"
-    """Where contexts go when it is full."""
+    """Where contexts go when it is full; when left out, to the next tier below that the scenario has."""
     write: Literal["on_pause", "on_compute", "on_evict"] = "on_pause"
     """When contexts are written to it: when the retention policy offloads them; as soon as a turn has computed them
     (write-through), so that HBM can drop them at once and the link carries every block; or ahead of their eviction
@@ -84,7 +86,7 @@ class NvmeTier(_Tier):
     capacity: Bytes = Field(ge=0)
     """Bytes it holds, per node."""
     evict_to: Literal["nowhere", "remote"] = "nowhere"
-    """Where contexts go when it is full."""
+    """Where contexts go when it is full; when left out, to remote memory if the scenario has it."""
     direct: bool = False
     """Copies go between storage and GPU directly (GPUDirect Storage) instead of through host memory in pieces."""
     link: Annotated[HostLink | None, BeforeValidator(link_named)] = None
@@ -109,6 +111,15 @@ class RemoteTier(_Tier):
     """How many adapters a node gives to it; when left out, as many as its network has room for."""
 
 
+def _sending(tier: Any, below: str) -> Any:
+    """Return a tier, as given, with where its contexts go filled in."""
+    if isinstance(tier, Mapping):
+        return {**tier, "evict_to": tier.get("evict_to", below)}
+    if isinstance(tier, _Tier) and "evict_to" not in tier.model_fields_set:
+        return tier.model_copy(update={"evict_to": below})
+    return tier
+
+
 class Tiers(BaseModel):
     """Tiers below HBM."""
 
@@ -120,6 +131,15 @@ class Tiers(BaseModel):
     """Local storage."""
     remote: RemoteTier | None = None
     """Memory elsewhere."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _next_below(cls, given: Any) -> Any:
+        """Let a tier that does not say where its contexts go when it is full send them to the next one below."""
+        if not isinstance(given, Mapping):
+            return given
+        there = [name for name in TIERS if given.get(name) is not None]
+        return {**given, **{upper: _sending(given[upper], lower) for upper, lower in pairwise(there)}}
 
     @model_validator(mode="after")
     def _targets_exist(self) -> Self:

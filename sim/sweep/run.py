@@ -45,9 +45,15 @@ def load(source: Any, overrides: Sequence[str] = ()) -> Scenario:
     from sim import scenario
 
     text = _of_a_run(source)
-    if text is not None:
-        text = text.partition(f"\n{KEY}:")[0] + "\n"
-    return scenario.load(source if text is None else text, list(overrides))
+    if text is None:
+        return scenario.load(source, list(overrides))
+    text = text.partition(f"\n{KEY}:")[0] + "\n"
+    try:
+        return scenario.load(text, list(overrides))
+    except InputError as error:
+        if overrides:
+            raise
+        raise InputError(f"not the scenario of a run: {str(error).splitlines()[0]}", file=_run_file(source)) from None
 
 
 def check(scenario: Scenario, base_dir: str | Path = ".") -> Scenario:
@@ -66,14 +72,24 @@ def check(scenario: Scenario, base_dir: str | Path = ".") -> Scenario:
     return scenario
 
 
+def _run_file(source: Any) -> Path:
+    path = Path(source)
+    return path / "run.yaml" if path.is_dir() else path
+
+
 def _of_a_run(source: Any) -> str | None:
     """Return the text of `run.yaml` when `source` is an earlier run."""
     if not isinstance(source, Path) and not (isinstance(source, str) and "\n" not in source):
         return None
-    path = Path(source)
-    if path.is_dir():
-        path = path / "run.yaml"
-    return path.read_text(encoding="utf-8") if path.name == "run.yaml" and path.is_file() else None
+    path = _run_file(source)
+    if path.name != "run.yaml" or not (path.is_file() or (path.parent / "summary.json").is_file()):
+        return None
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise InputError("missing", file=path) from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot be read: {error}", file=path) from None
 
 
 def run(scenario: Any, out: str | Path | None = None, *, seed: int | None = None, replications: int | None = None,
@@ -167,8 +183,8 @@ def _run(scenario: Scenario, base: Path, tables: Tables, progress: Progress | No
     from workloads import build
 
     deployment = deploy(scenario)
-    facts = facts_of(scenario, deployment)
     workload = build(scenario.workload, base)
+    facts = facts_of(scenario, deployment, closed=getattr(workload, "closed", None) is not None)
     begun = time.perf_counter()
     totals: list[RunTotals] = []
     length_s = run_length_s(scenario)
@@ -204,8 +220,10 @@ def _note_skipped(workload: Any, total: RunTotals) -> None:
         total.counts["trace_errors_skipped"] = problems.skipped
 
 
-def facts_of(scenario: Scenario, deployment: Deployment) -> Facts:
-    """Return what the summary needs to know of the scenario."""
+def facts_of(scenario: Scenario, deployment: Deployment, *, closed: bool = False) -> Facts:
+    """Return what the summary needs to know of the scenario, and whether its load is `closed`."""
+    from sim.scenario.tier_use import if_empty
+
     trace = getattr(scenario.workload.agents, "trace", None)
     return Facts(
         warmup_s=None if scenario.warmup == "auto" else float(scenario.warmup),
@@ -215,6 +233,8 @@ def facts_of(scenario: Scenario, deployment: Deployment) -> Facts:
         gpus=deployment.gpus,
         price_usd_per_gpu_hour=deployment.price_usd_per_gpu_hour or None,
         tiers=tuple(name for name in ("dram", "nvme", "remote") if getattr(scenario.tiers, name, None) is not None),
+        if_empty=if_empty(scenario),
+        closed=closed,
         seed=scenario.seed,
     )
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from sim.errors import InputError
 from sim.records import TABLES
+from sim.sweep import intact
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -122,16 +123,15 @@ def read_table(path: Path, columns: Sequence[str] | None = None) -> pd.DataFrame
     Raises
     ------
     InputError
-        It is missing or damaged.
+        It is missing, damaged or not a table of a run.
     """
     import pandas as pd
 
+    intact.check_table(path, columns)
     try:
         return pd.read_parquet(path, columns=None if columns is None else list(columns))
-    except FileNotFoundError:
-        raise InputError("missing", file=path) from None
     except (OSError, ValueError) as error:  # pyarrow's errors are among them
-        raise InputError(f"cannot be read: {' '.join(str(error).split())[:160]}", file=path) from None
+        raise InputError(intact.said(error), file=path) from None
 
 
 def read_steps(folder: Path) -> dict[str, Any]:
@@ -146,10 +146,9 @@ def read_steps(folder: Path) -> dict[str, Any]:
     try:
         steps = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise InputError(f"cannot be read: {' '.join(str(error).split())[:160]}", file=path) from None
-    if not isinstance(steps, dict):
-        raise InputError("is not that of a run", file=path)
-    return steps
+        raise InputError(intact.said(error), file=path) from None
+    intact.check_steps(steps, path)
+    return dict(steps)
 
 
 def read_summary(folder: Path) -> dict[str, Any]:
@@ -166,7 +165,6 @@ def read_summary(folder: Path) -> dict[str, Any]:
     except FileNotFoundError:
         raise InputError("not a folder of a run: it has no summary.json", got=str(folder)) from None
     except (OSError, ValueError) as error:
-        raise InputError(f"cannot be read: {error}", file=path) from None
-    if not isinstance(summary, dict) or "ttft_s" not in summary:
-        raise InputError("not the summary of a run", file=path)
-    return summary
+        raise InputError(intact.said(error), file=path) from None
+    intact.check_summary(summary, path)
+    return dict(summary)

@@ -94,8 +94,8 @@ class MeasuredCost:
         return {name: float(tested[f"{name}_median"]) for name in ("ttft", "tpot") if f"{name}_median" in tested}
 
     def warnings(self) -> dict[str, int]:
-        """Return the look-ups outside the measured range, by table."""
-        return self.excursions.counts()
+        """Return the look-ups outside the measured range and all look-ups, of each table that was left."""
+        return self.excursions.counts() | self.excursions.asked()
 
     @property
     def ttft_floor_s(self) -> float:

@@ -41,6 +41,10 @@ class Excursions:
         """Return the look-ups outside the measured range, by table; tables never left are not listed."""
         return {f"outside_measured_{name}": int(entry[1]) for name, entry in self.seen.items() if entry[1]}
 
+    def asked(self) -> dict[str, int]:
+        """Return all look-ups in the tables that were left."""
+        return {f"lookups_measured_{name}": int(entry[0]) for name, entry in self.seen.items() if entry[1]}
+
     def sentences(self) -> list[str]:
         """Return a warning a table that was left, with how often and how far."""
         return [f"{name.replace('_', ' ')}: {entry[1]:.0f} of {entry[0]:.0f} look-ups outside what was measured, "

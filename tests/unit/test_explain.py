@@ -15,7 +15,7 @@ from sim.scenario.deployment import deploy
 from sim.scenario.explain import explain
 
 BASE: dict[str, Any] = {"model": "llama-3.1-70b", "hardware": "dgx-h100", "parallelism": {"tp": 8},
-                        "workload": {"agents": {"turns": 2, "output": 10}}}
+                        "workload": {"agents": "coding-agent"}}
 
 
 def explained(**changes: Any) -> tuple[dict[str, Any], dict[tuple[str, str], Any]]:
@@ -41,8 +41,43 @@ def test_pauses_compare_reload_with_recompute_and_give_break_even_waits() -> Non
     assert reload == pytest.approx(10.737e9 / 400e9 + 2 * 10.737e9 / (8 * 3.35e12), rel=1e-3)  # gathered, then copied
     assert values["pauses", "32k: recompute / reload from DRAM"] == values["pauses", "32k: recompute"] / reload
     assert values["pauses", "32k: break-even wait, DRAM"] == pytest.approx(break_even_wait_s(2 * reload, 1, 0.5, 1))
+    assert values["trajectories that fit", "32k each, in DRAM"] == 102
+
+
+def test_tiers_are_looked_at_where_the_scenario_has_them() -> None:
+    _, alone = explained(tiers={"dram": {"capacity": "1 TiB"}})
+    assert not any("NVMe" in what or "remote" in what for _, what in alone)
+    found, values = explained(nodes=2, retention="offload", tiers={
+        "dram": {"capacity": "1 TiB"}, "nvme": {"capacity": "2 TB"}, "remote": {"capacity": "10 TB"}})
     assert values["pauses", "32k: break-even wait, NVMe"] > values["pauses", "32k: break-even wait, DRAM"]
-    assert values["trajectories that fit", "32k each, in the DRAM tier"] == 102
+    each = 32_768 * 327_680
+    fits = {tier: values["trajectories that fit", f"32k each, in {tier}"] for tier in ("DRAM", "NVMe", "remote memory")}
+    assert fits == {"DRAM": 2 * 102, "NVMe": 2 * (2 * 10**12 // each), "remote memory": 10**13 // each}
+    assert not any("would stay empty" in sentence for sentence in found["assumptions"])
+
+
+def test_a_tier_that_nothing_writes_to_is_said_before_the_run() -> None:
+    found, _ = explained(retention="keep", tiers={"dram": {"capacity": "1 TiB"}})
+    (said,) = [sentence for sentence in found["assumptions"] if "would stay empty" in sentence]
+    assert "tiers.dram.write to on_evict" in said
+
+
+def test_the_scenarios_own_agents_are_looked_at() -> None:
+    agents = {"prompt": [{"name": "all", "tokens": 50_000}], "turns": 1, "output": 1000}
+    found, values = explained(workload={"agents": agents})
+    mean = values["this scenario's agents", "context of a turn, mean"]
+    assert 50_000 <= mean <= 51_000
+    assert values["this scenario's agents", "turns of an agent, mean"] == 1
+    (fit,) = [value for (section, what), value in values.items() if section == "trajectories that fit"
+              and what.endswith("(these agents) each")]
+    assert fit == deploy(sim.scenario.load(BASE)).pool_bytes // (-(-mean // 16) * 16 * 327_680)
+    assert "these agents" in found["context"]
+
+
+def test_agents_that_cannot_be_read_leave_the_rest(tmp_path) -> None:
+    found, values = explained(workload={"agents": {"trace": str(tmp_path / "none.jsonl"), "format": "mooncake"}})
+    assert any("not looked at" in sentence and "does not exist" in sentence for sentence in found["assumptions"])
+    assert values["trajectories that fit", "32k each"] > 0
 
 
 def test_prices_that_do_not_favour_the_tier_never_break_even() -> None:

@@ -21,7 +21,8 @@ from sim.sweep.store import plain
 
 KEYS = {"turns", "trajectories", "ttft_s", "itl_s", "tpot_s", "turn_s", "trajectory_s", "throughput", "goodput",
         "hit_rate", "counts", "ledger", "hold_GB_s", "concurrency", "binds", "cost", "checks", "intervals", "wall_s",
-        "events", "band", "allocation", "breakers", "prediction_error"}
+        "events", "band", "allocation", "breakers", "prediction_error",
+        "unused_tiers", "routing"}
 
 
 def summary_of(engine, facts=None, replications=1, **options):
@@ -108,6 +109,21 @@ def test_replications_have_student_intervals_with_their_values(engine):
     assert len(interval["values"]) == 3
     assert interval["low"] < interval["value"] < interval["high"]
     assert summary["checks"]["replications"] == 3
+
+
+def test_no_interval_reaches_below_what_a_figure_can_be():
+    wild = intervals.student([0.0, 0.01, 3.0])
+    assert wild["low"] < 0
+    assert intervals.within(wild) == wild | {"low": 0.0}
+    assert intervals.within(wild, 1.0)["high"] == 1.0
+
+
+@pytest.mark.parametrize("replications", [1, 3])
+def test_intervals_of_a_summary_are_within_bounds(engine, replications):
+    summary, _, _ = summary_of(engine, Facts(warmup_s=580.0), replications=replications)
+    assert summary["intervals"] or replications == 1
+    assert all(found["low"] >= 0 for found in summary["intervals"].values())
+    assert all(found["high"] <= 1 for path, found in summary["intervals"].items() if path.startswith("hit_rate"))
 
 
 def test_a_run_without_a_finished_turn_has_a_summary(engine):

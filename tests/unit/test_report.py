@@ -13,9 +13,11 @@ import pytest
 import sim
 from sim.cli import main
 from sim.errors import InputError
-from sim.metrics.wording import number, seconds
+from sim.metrics.counted import COUNTED
+from sim.metrics.wording import facts, number, seconds
 from sim.report.html import report
 from sim.report.html_findings import binds, honesty, parts
+from sim.sweep.provenance import version
 
 RUN = {"name": "reported <&> run", "seed": 3, "duration": 400, "warmup": 20, "model": "llama-3.1-8b",
        "hardware": "dgx-h100", "replicas": 1, "engine": {"pool": "12 GiB"}, "tiers": {"dram": {"capacity": "64 GiB"}},
@@ -104,7 +106,9 @@ def test_a_run_says_its_figures_and_its_scenario(page, result):
     assert "reported <&> run" in said  # escaped in the file, whole on the screen
     assert seconds(summary["ttft_s"]["resumed"]["p95"]) in said
     assert number(summary["counts"]["evictions"]) in said
-    assert "is missed" in said
+    assert "against a limit of 10 ms: missed" in said
+    assert f"Run by kvplan {version()}." in said
+    assert "95 % intervals, within one run" in said
     assert "concurrency: 12" in said
     assert "provenance:" in said
     for title in ("What binds, and why", "Figures", "Latencies", "Ledgers and counts", "Pauses by tool",
@@ -165,7 +169,32 @@ def test_what_shakes_a_run_is_said(result):
                         counts__preemptions=3, counts__rejections=2)
     said = [*binds(shaken), *honesty(shaken, result.scenario)]
     bad = {item.topic for item in said if item.mood == "bad"}
-    assert {"Not stable", "Stability", "Warm-up", "Little's law", "Preemptions", "Rejections"} <= bad
+    assert {"Not steady", "Steady or not", "Warm-up", "Little's law", "Preemptions", "Rejections"} <= bad
+
+
+def test_a_closed_load_that_queues_is_steady_at_its_limit(result):
+    queued = dict.fromkeys(result.summary["ledger"]["turn_s"], 0.0) | {"decode": 3.0, "queue_blocks": 1.0}
+    calm = queued | {"queue_blocks": 0.1}
+    for turns, closed, topic in ((queued, True, True), (calm, True, False), (queued, False, False)):
+        summary = summary_of(result, ledger__turn_s=turns, checks__stable=True,
+                             checks__closed_load=closed)
+        assert ("Steady, at its limit" in {item.topic for item in binds(summary)}) is topic
+        (said,) = [item for item in honesty(summary, result.scenario) if item.topic == "Steady or not"]
+        assert said.mood == ""
+        assert ("what runs short is memory (KV blocks)" in said.text) is topic
+        assert ("for 25% of their time" in said.text) is (turns is queued)
+    assert dict(facts(summary_of(result, checks__stable=False)))["steady?"].startswith("NOT steady")
+
+
+def test_look_ups_beyond_a_table_are_shares(result):
+    summary = summary_of(result, counts__outside_measured_linear=5, counts__lookups_measured_linear=20)
+    assert "linear 25% of look-ups" in dict(facts(summary))["beyond tables"]
+    assert "linear" not in dict(facts(summary))["counts"]
+    assert any("linear 25% of look-ups" in item.text for item in honesty(summary, result.scenario))
+
+
+def test_counts_say_what_they_count(result):
+    assert set(result.summary["counts"]) <= set(COUNTED)
 
 
 def test_an_empty_ledger_is_nothing():

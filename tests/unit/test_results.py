@@ -216,7 +216,8 @@ def test_tables_read_well_in_a_pipe(faked, tmp_path, capsys):
     assert "\x1b" not in text
     assert "…" not in text
     assert max(map(len, text.splitlines())) <= 100
-    for word in ("TTFT, resumed", "trajectories alive", "pool use", "GPU use", "turn time", "binds", "cost", "checks"):
+    for word in ("TTFT, resumed", "trajectories alive", "KV pool", "GPU time", "time of turns", "binds", "cost",
+                 "steady?", "95 % interval"):
         assert word in text
     printing.show_compared("several", list(results.items()))
     text = capsys.readouterr().out
@@ -224,6 +225,22 @@ def test_tables_read_well_in_a_pipe(faked, tmp_path, capsys):
     assert max(map(len, text.splitlines())) <= 100
     for name in results:
         assert name in text
+
+
+def test_wide_rows_break_at_words_and_go_on_in_a_further_table(capsys):
+    interval = "3.27 min to 4.54 min"
+    heads = ["", "p50", "95 % interval", "recomputing", *(f"a column {n}" for n in range(12))]
+    printing.show_rows([["break_even", "1.23 s", interval, "18%", *(f"{n}.25 min" for n in range(12))]], headers=heads)
+    text = capsys.readouterr().out
+    assert max(map(len, text.splitlines())) <= 100
+    assert "3.27 min to" in text
+    assert "recomputing" in text
+    assert all(f"{n}.25 min" in text for n in range(12))
+    assert text.count("break_even") == 2  # each table says whose figures these are
+    printing.show_rows([["break_even", "1.23 s", interval]], headers=heads[:3])
+    narrow = capsys.readouterr().out.splitlines()
+    assert "95 % interval" in narrow[0]
+    assert interval in narrow[2]
 
 
 def test_the_axis_of_a_variation():

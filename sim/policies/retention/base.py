@@ -118,5 +118,9 @@ class RetentionConfig(PolicyConfig):
     """Bring offloaded contexts back ahead of time; none unless given."""
     reload: Literal["blocking", "pipelined"] = "blocking"
     """A turn waits for its reload before it computes, or computes its new tokens while the copy runs."""
-    needs_view: ClassVar[bool] = True
     #: Whether the decision depends on anything; the engine spares itself the view otherwise.
+    needs_view: ClassVar[bool] = True
+
+    def targets(self) -> tuple[TierName, ...]:
+        """Return the tiers to which a decision may send a context, from the top; none unless a policy says so."""
+        return ()

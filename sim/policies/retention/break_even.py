@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from sim.analytic.break_even import break_even_wait_s
-from sim.policies.retention.base import DROP, KEEP, Decision, PauseView, RetentionConfig
+from sim.policies.retention.base import DROP, KEEP, Decision, PauseView, RetentionConfig, TierName
 from sim.units import Seconds
 
 
@@ -31,6 +31,10 @@ class BreakEven(RetentionConfig):
     """Shadow price of a byte-second of DRAM."""
     stall_allowance: Seconds = Field(0.0, ge=0)
     """Added to the break-even wait for the stall a reload may cause."""
+
+    def targets(self) -> tuple[TierName, ...]:
+        """Return where contexts may go."""
+        return ("dram",)
 
     def decide(self, pause: PauseView) -> Decision:
         """Return the cheapest of keep, offload and drop at the expected wait."""

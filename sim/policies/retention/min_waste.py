@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from sim.policies.retention.base import DROP, KEEP, Decision, PauseView, RetentionConfig
+from sim.policies.retention.base import DROP, KEEP, Decision, PauseView, RetentionConfig, TierName
 
 
 class MinWaste(RetentionConfig):
@@ -17,6 +17,10 @@ class MinWaste(RetentionConfig):
 
     policy: Literal["min_waste"] = "min_waste"
     """Name of the policy."""
+
+    def targets(self) -> tuple[TierName, ...]:
+        """Return where contexts may go."""
+        return ("dram",)
 
     def decide(self, pause: PauseView) -> Decision:
         """Return the action with the smallest waste."""

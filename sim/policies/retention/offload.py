@@ -19,6 +19,10 @@ class Offload(RetentionConfig):
     min_tokens: int = Field(0, ge=0)
     """Contexts with fewer private tokens are released instead."""
 
+    def targets(self) -> tuple[TierName, ...]:
+        """Return where contexts may go."""
+        return (self.to,)
+
     def decide(self, pause: PauseView) -> Decision:
         """Return ``offload``, unless the context is short or there is no room."""
         if pause.private_tokens < self.min_tokens:

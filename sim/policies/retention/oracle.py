@@ -6,7 +6,7 @@ from typing import Literal
 
 from sim.policies.prediction import Oracle as TrueWait
 from sim.policies.prediction import Prediction
-from sim.policies.retention.base import Decision, PauseView, RetentionConfig
+from sim.policies.retention.base import Decision, PauseView, RetentionConfig, TierName
 from sim.policies.retention.break_even import BreakEven
 
 
@@ -17,6 +17,10 @@ class Oracle(RetentionConfig):
     """Name of the policy."""
     predictor: Prediction = TrueWait()
     """The true wait."""
+
+    def targets(self) -> tuple[TierName, ...]:
+        """Return where contexts may go."""
+        return _RULE.targets()
 
     def decide(self, pause: PauseView) -> Decision:
         """Return what the break-even rule says for the true wait."""

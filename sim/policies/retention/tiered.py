@@ -36,6 +36,10 @@ class Tiered(RetentionConfig):
             raise ValueError("hbm_below, dram_below, nvme_below and remote_below must not decrease")
         return self
 
+    def targets(self) -> tuple[TierName, ...]:
+        """Return where contexts may go."""
+        return ("dram", "nvme", "remote")
+
     def decide(self, pause: PauseView) -> Decision:
         """Return the place the expected wait belongs to."""
         wait_s = pause.wait.mean()

@@ -1,0 +1,48 @@
+"""Has the system settled? In words that say what a closed load can and cannot show."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from sim.metrics.binds import RESOURCES
+
+#: A closed load is at its limit when turns wait, for room or for others, for more than this share of their time.
+WAITING = 0.2
+_WAITS = ("queue_blocks", "queue_budget", "reload", "interference", "preemption")
+
+
+class Steady(NamedTuple):
+    """A word or two, a sentence without a full stop, and whether that is a warning."""
+
+    word: str
+    text: str
+    warns: bool
+
+
+def steady(summary: Mapping[str, Any]) -> Steady:
+    """Return whether waits have settled, and what an answer means.
+
+    Where a fixed number of agents is always alive the queue cannot grow beyond them: such a load is steady even when
+    it is far more than the system serves well. What shows that it is too much is the time that turns wait, so that
+    is said.
+    """
+    stable, closed = summary["checks"]["stable"], summary["checks"].get("closed_load", False)
+    if stable is None:
+        return Steady("too short to tell", "the measured span is too short to say whether the queue grows", True)
+    if not stable:
+        why = ("agents are still filling the system, or turns pile up; run longer or give a longer warmup" if closed
+               else "more arrives than is served, so waits grow for as long as the run lasts")
+        return Steady("NOT steady", f"the queue or the number of trajectories alive still grows: {why}", True)
+    waiting, resource = _waiting(summary["ledger"]["turn_s"]), summary["binds"]["resource"]
+    used = f"turns wait, for room or for each other, for {waiting:.0%} of their time"
+    if closed and waiting > WAITING:
+        short = "" if resource in ("none", None) else f", and what runs short is {RESOURCES.get(resource, resource)}"
+        return Steady("steady, at its limit", "a fixed number of agents cannot make the queue grow without end, but "
+                      f"{used}{short}; fewer agents would each be served sooner", False)
+    return Steady("steady", f"neither the queue nor the number of trajectories alive grows; {used}", False)
+
+
+def _waiting(ledger: Mapping[str, float]) -> float:
+    whole = sum(ledger.values())
+    return sum(ledger.get(name, 0.0) for name in _WAITS) / whole if whole else 0.0
