@@ -194,7 +194,8 @@ class Scenario(_Config):
     replications: int = Field(1, ge=1, le=10_000)
     """Independent repetitions; intervals come from them."""
     duration: Annotated[Seconds, Field(gt=0, le=1e9)] | None = None
-    """Simulated time, at most 1e9 s (some 32 years); when left out, to the end of the trace, or 1 h for a synthetic workload."""
+    """Simulated time, at most 1e9 s (some 32 years); when left out, to the end of the trace, or 1 h for a synthetic
+    workload."""
     warmup: Annotated[float | Literal["auto"], BeforeValidator(_warmup)] = "auto"
     """Time cut off the start of the results; `auto` finds it (MSER-5)."""
     model: Model
