@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sim.errors import InputError
+from sim.errors import _MISSING, InputError
 from sim.report import held
 from sim.report.progress import bar
 from sim.scenario.loading import places
@@ -87,7 +87,10 @@ def _variant(scenario: Path, overrides: Sequence[str], path: str, index: int, va
     except InputError as error:
         if not written or not scenario.is_file() or any(text.startswith("vary") for text in overrides):
             raise
-        raise places(scenario).error(("vary", path, index), f"{error.field}: {error.reason}", error.got) from None
+        reason = f"{error.field}: {error.reason}" if error.field else error.reason
+        placed = places(scenario).error(("vary", path, index), reason)
+        raise InputError(reason, file=placed.file, line=placed.line, field=placed.field,
+                         **({} if error.got is _MISSING else {"got": error.got})) from None
 
 
 def _draw(runs: Runs, out: Path) -> None:
