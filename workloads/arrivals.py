@@ -20,7 +20,7 @@ from sim.errors import InputError
 
 _CONFIG = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 _BATCH = 1024
-Rate = Annotated[units.Rate, Field(gt=0)]
+Rate = Annotated[units.Rate, Field(gt=0, le=1e6)]
 
 
 class ClosedLoop(BaseModel):
@@ -28,8 +28,8 @@ class ClosedLoop(BaseModel):
 
     model_config = _CONFIG
 
-    concurrency: Annotated[int, Field(ge=1)]
-    """Trajectories alive."""
+    concurrency: Annotated[int, Field(ge=1, le=10_000_000)]
+    """Trajectories alive, at most ten million."""
     think: Annotated[units.Seconds, Field(ge=0)] = 0.0
     """Pause between one trajectory's end and the start of the next in its place."""
     ramp: Annotated[units.Seconds, Field(ge=0)] = 0.0
@@ -42,7 +42,7 @@ class PoissonArrivals(BaseModel):
     model_config = _CONFIG
 
     rate: Rate
-    """Trajectories a second."""
+    """Trajectories a second, at most a million."""
 
     def gaps(self, rng: np.random.Generator) -> Iterator[np.ndarray[Any, Any]]:
         """Yield batches of times between arrivals, in seconds."""
@@ -56,7 +56,7 @@ class GammaArrivals(BaseModel):
     model_config = _CONFIG
 
     rate: Rate
-    """Trajectories a second."""
+    """Trajectories a second, at most a million."""
     cv: Annotated[float, Field(gt=0, allow_inf_nan=False)]
     """Standard deviation of the gaps over their mean."""
 
@@ -72,7 +72,7 @@ class WeibullArrivals(BaseModel):
     model_config = _CONFIG
 
     rate: Rate
-    """Trajectories a second."""
+    """Trajectories a second, at most a million."""
     shape: Annotated[float, Field(ge=0.05, allow_inf_nan=False)]
     """Shape of the gaps' distribution."""
 
@@ -89,7 +89,7 @@ class DiurnalArrivals(BaseModel):
     model_config = _CONFIG
 
     rate: Rate
-    """Mean number of trajectories a second."""
+    """Mean number of trajectories a second, at most a million."""
     amplitude: Annotated[units.Fraction, Field(ge=0, le=1)] = 0.5
     """Swing around the mean, as a fraction of it."""
     period: Annotated[units.Seconds, Field(gt=0)] = 86400.0

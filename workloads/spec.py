@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from sim import units
 from sim.errors import InputError
@@ -20,6 +20,18 @@ _CONFIG = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 #: The zone that marks where the conversation goes, if not at the end of the prompt.
 CONVERSATION = "conversation"
+#: Most turns of a trajectory, and most children of a turn, that 99 of 100 draws may reach.
+MOST_DRAWN = 100_000
+
+
+def _bounded(count: CountDistribution) -> CountDistribution:
+    """Refuse counts of which more than one in a hundred is so large that a trajectory would not end."""
+    if count.quantile(0.99) > MOST_DRAWN:
+        raise InputError(f"99 of 100 draws must be at most {MOST_DRAWN:,}", got=f"{count.quantile(0.99):g}")
+    return count
+
+
+Bounded = Annotated[CountDistribution, AfterValidator(_bounded)]
 
 
 class Groups(BaseModel):
@@ -100,10 +112,10 @@ class Branching(BaseModel):
     """Chance that a turn (not the last) branches."""
     at: tuple[Annotated[int, Field(ge=0)], ...] = ()
     """Turns of the main line (from 0) that branch in any case."""
-    children: CountDistribution = Constant(value=2.0)
-    """How many children."""
-    turns: CountDistribution = Constant(value=1.0)
-    """Turns of each child that goes on from the parent's context."""
+    children: Bounded = Constant(value=2.0)
+    """How many children; 99 of 100 draws are at most 100,000."""
+    turns: Bounded = Constant(value=1.0)
+    """Turns of each child that goes on from the parent's context; 99 of 100 draws are at most 100,000."""
     task: TokenDistribution = Constant(value=0.0)
     """Tokens appended to the parent's context for each child: what it is asked to do."""
     join: Literal["all", "first", "best", "subagent"] = "all"
@@ -186,8 +198,8 @@ class TrajectorySpec(BaseModel):
     """What it stands for, and where its numbers come from."""
     prompt: tuple[Zone, ...] = (Zone(name="prompt", tokens=Constant(value=2000.0)),)
     """Zones in order; the conversation follows them (or stands where a zone named `conversation` is)."""
-    turns: CountDistribution = Lognormal(median=20.0, sigma=0.7)
-    """Turns of the main line."""
+    turns: Bounded = Lognormal(median=20.0, sigma=0.7)
+    """Turns of the main line; 99 of 100 draws are at most 100,000."""
     output: TokenDistribution = Lognormal(median=200.0, sigma=0.9)
     """Tokens generated a turn."""
     strip_thinking: units.Fraction = 0.0

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from cyclopts import Parameter
+from cyclopts import Parameter, validators
 
 if TYPE_CHECKING:
     from sim.scenario.model import Scenario
@@ -20,6 +20,8 @@ Output = Annotated[Path, Parameter(name=["--output", "-o"])]
 RunFolder = Annotated[Path | None, Parameter(name=["--output", "-o"], help="Folder for the run's files.")]
 NextTo = Annotated[Path | None, Parameter(name=["--output", "-o"],
                                           help="The file to write; by default next to FOLDER.")]
+Jobs = Annotated[int | None, Parameter(validator=validators.Number(gte=1), show_default=False,
+                                    help="Runs at once, 1 or more; one a core when left out.")]
 AsJson = Annotated[bool, Parameter(name="--json", negative="", show_default=False,
                                    help="Print JSON instead of tables.")]
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from sim.cli.options import AsJson, Flag, RunFolder, Set, Source, print_json, tell
+from sim.cli.options import AsJson, Flag, Jobs, RunFolder, Set, Source, print_json, tell
 
 
 def run(scenario: Path, /, *, output: RunFolder = None, set_: Set = (), seed: int | None = None,
@@ -43,7 +43,7 @@ def run(scenario: Path, /, *, output: RunFolder = None, set_: Set = (), seed: in
 
 def sweep(scenario: Path, /, *,
           output: Annotated[Path, Parameter(name=["--output", "-o"], help="Folder of the sweep.")],
-          set_: Set = (), replications: int | None = None, jobs: int | None = None,
+          set_: Set = (), replications: int | None = None, jobs: Jobs = None,
           backend: Literal["loky", "dask", "ray"] = "loky", keep: Flag = False, retry: Flag = False,
           json: AsJson = False, force: Flag = False) -> int:
     """Run every point of a scenario's sweep; what has finished is never run again.
@@ -54,8 +54,6 @@ def sweep(scenario: Path, /, *,
         The scenario's file; it needs a section sweep:.
     replications
         Independent repetitions of each point, in place of the scenario's.
-    jobs
-        Runs at once; one a core when left out.
     backend
         loky: processes on this machine; dask, ray: a cluster, see docs/sweeps.md.
     keep
@@ -78,7 +76,7 @@ def sweep(scenario: Path, /, *,
 
 
 def size(scenario: Source, /, *, find: Literal["concurrency", "rate", "replicas"] = "concurrency", set_: Set = (),
-         jobs: int | None = None, relief: Annotated[bool, Parameter(negative="--no-relief")] = True,
+         jobs: Jobs = None, relief: Annotated[bool, Parameter(negative="--no-relief")] = True,
          json: AsJson = False) -> None:
     """Find the largest load that meets slo:, what binds there, and what 25 % more of each resource gives.
 
@@ -86,8 +84,6 @@ def size(scenario: Source, /, *, find: Literal["concurrency", "rate", "replicas"
     ----------
     find
         What to look for: trajectories alive, trajectories a second, or the fewest replicas.
-    jobs
-        Runs at once; one a core when left out.
     relief
         Search again with more of each resource; --no-relief leaves that out.
     """

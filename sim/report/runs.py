@@ -7,13 +7,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sim.errors import _MISSING, InputError
 from sim.report import held
 from sim.report.progress import bar
+from sim.scenario.loading import places
 from sim.sweep import store, variants
 from sim.sweep.run import load, run
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from sim.scenario.model import Scenario
 
 
 #: Key of a point's value of the field that was varied.
@@ -42,7 +46,7 @@ def start(scenario: Path, out: Path | None, overrides: Sequence[str], vary: str 
         return varied(scenario, out, overrides, path, dict(zip(values, values, strict=True)), force=force)
     ready = load(scenario, overrides)
     if ready.vary is not None:
-        return varied(scenario, out, overrides, *variants.named(ready.vary), force=force)
+        return varied(scenario, out, overrides, *variants.named(ready.vary), force=force, written=True)
     if out is not None:
         store.check_free(out, force=force)
     with bar(ready.name) as progress:
@@ -50,13 +54,14 @@ def start(scenario: Path, out: Path | None, overrides: Sequence[str], vary: str 
 
 
 def varied(scenario: Path, out: Path | None, overrides: Sequence[str], path: str, values: Mapping[str, str], *,
-           force: bool) -> Runs:
+           force: bool, written: bool = False) -> Runs:
     """Run a scenario once for each value of a field, each into its own folder below `out`.
 
     The seed is the same for all, and every trajectory draws from its own stream: all runs see the same agents. An
-    output folder that is taken is refused before any work.
+    output folder that is taken is refused before any work. `written`: the values stand in the scenario's `vary:`.
     """
-    ready = [load(scenario, [*overrides, "vary=null", f"{path}={value}"]) for value in values.values()]
+    ready = [_variant(scenario, overrides, path, index, value, written=written)
+             for index, value in enumerate(values.values())]
     folders = variants.folders(out, list(values))
     for folder in folders:
         if folder is not None:
@@ -72,6 +77,20 @@ def varied(scenario: Path, out: Path | None, overrides: Sequence[str], path: str
     if out is not None:
         _draw(made, out)
     return made
+
+
+def _variant(scenario: Path, overrides: Sequence[str], path: str, index: int, value: str, *,
+             written: bool) -> Scenario:
+    """Load a scenario with one value of a varied field; a wrong one is placed where the scenario wrote it."""
+    try:
+        return load(scenario, [*overrides, "vary=null", f"{path}={value}"])
+    except InputError as error:
+        if not written or not scenario.is_file() or any(text.startswith("vary") for text in overrides):
+            raise
+        reason = f"{error.field}: {error.reason}" if error.field else error.reason
+        placed = places(scenario).error(("vary", path, index), reason)
+        raise InputError(reason, file=placed.file, line=placed.line, field=placed.field,
+                         **({} if error.got is _MISSING else {"got": error.got})) from None
 
 
 def _draw(runs: Runs, out: Path) -> None:

@@ -57,6 +57,11 @@ def load(source: str | Path | Mapping[str, Any], overrides: Sequence[str] = ()) 
     return scenario
 
 
+def places(source: str | Path | Mapping[str, Any]) -> Places:
+    """Return where each field of a scenario was written."""
+    return _source(source)[1]
+
+
 def _source(source: str | Path | Mapping[str, Any]) -> tuple[Any, Places, Path]:
     """Return the raw data, its places, and the folder that relative paths in it count from."""
     if isinstance(source, Mapping):

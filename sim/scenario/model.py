@@ -193,8 +193,9 @@ class Scenario(_Config):
     """Root of all random streams."""
     replications: int = Field(1, ge=1, le=10_000)
     """Independent repetitions; intervals come from them."""
-    duration: Annotated[Seconds, Field(gt=0)] | None = None
-    """Simulated time; when left out, to the end of the trace, or 1 h for a synthetic workload."""
+    duration: Annotated[Seconds, Field(gt=0, le=1e9)] | None = None
+    """Simulated time, at most 1e9 s (some 32 years); when left out, to the end of the trace, or 1 h for a synthetic
+    workload."""
     warmup: Annotated[float | Literal["auto"], BeforeValidator(_warmup)] = "auto"
     """Time cut off the start of the results; `auto` finds it (MSER-5)."""
     model: Model

@@ -27,7 +27,7 @@ def each(work: Callable[[Task], Done], tasks: Sequence[Task], jobs: int | None =
     work
         A function at the top of a module.
     jobs
-        How many at once; None for one a core. One job of loky runs in this process.
+        How many at once, 1 or more; None for one a core. One job of loky runs in this process.
     backend
         ``loky``: processes on this machine. ``dask``: the scheduler that the environment names
         (``DASK_SCHEDULER_ADDRESS``) or the current client's, else workers on this machine. ``ray``: the cluster at
@@ -36,10 +36,12 @@ def each(work: Callable[[Task], Done], tasks: Sequence[Task], jobs: int | None =
     Raises
     ------
     InputError
-        The backend is not installed or not known.
+        The backend is not installed or not known, or `jobs` is below 1.
     OutputError
         A worker died.
     """
+    if jobs is not None and jobs < 1:
+        raise InputError("must be 1 or more; leave it out for one a core", field="jobs", got=jobs)
     if backend == "loky":
         import joblib
 

@@ -162,6 +162,8 @@ def read_summary(folder: Path) -> dict[str, Any]:
     path = folder / "summary.json"
     try:
         summary = json.loads(path.read_text(encoding="utf-8"))
+    except NotADirectoryError:
+        raise InputError("is a file; give the folder of a run", got=str(folder)) from None
     except FileNotFoundError:
         raise InputError("not a folder of a run: it has no summary.json", got=str(folder)) from None
     except (OSError, ValueError) as error:
