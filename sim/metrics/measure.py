@@ -40,6 +40,10 @@ class Facts:
         Names of the tiers below HBM that the scenario has.
     seed
         Seed of the bootstrap.
+    block_tokens
+        Tokens of a KV block; 0 for contiguous buffers.
+    attention_efficiency, copy_efficiency
+        What blocks of that size leave of the rate of decode attention, and pieces of theirs of the host link's.
     """
 
     warmup_s: float | None = None
@@ -49,6 +53,9 @@ class Facts:
     price_usd_per_gpu_hour: float | None = None
     tiers: tuple[str, ...] = ()
     seed: int = 0
+    block_tokens: int = 0
+    attention_efficiency: float = 1.0
+    copy_efficiency: float = 1.0
 
 
 @dataclass(slots=True)

@@ -206,6 +206,8 @@ def _note_skipped(workload: Any, total: RunTotals) -> None:
 
 def facts_of(scenario: Scenario, deployment: Deployment) -> Facts:
     """Return what the summary needs to know of the scenario."""
+    from sim.timing import attention_efficiency, block_tokens
+
     trace = getattr(scenario.workload.agents, "trace", None)
     return Facts(
         warmup_s=None if scenario.warmup == "auto" else float(scenario.warmup),
@@ -216,6 +218,9 @@ def facts_of(scenario: Scenario, deployment: Deployment) -> Facts:
         price_usd_per_gpu_hour=deployment.price_usd_per_gpu_hour or None,
         tiers=tuple(name for name in ("dram", "nvme", "remote") if getattr(scenario.tiers, name, None) is not None),
         seed=scenario.seed,
+        block_tokens=block_tokens(deployment),
+        attention_efficiency=attention_efficiency(scenario.timing, deployment),
+        copy_efficiency=deployment.copy_efficiency,
     )
 
 
