@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 
 #: Above the table of block sizes, where they differ.
-BLOCKS_TITLE = ("what the block size means: tail waste of the pool, and of what running turns hold; entries of a median "
-                "turn's table; rates of decode attention (blocks of 16 = 100 %) and of copies to the host")
+BLOCKS_TITLE = ("what the block size means: tail waste of the pool, and of what running turns hold; entries of a "
+                "median turn's table; rates of decode attention (blocks of 16 = 100 %) and of copies to the host")
 #: Key of a point's value of the field that was varied.
 VALUE = "value"
 

@@ -48,7 +48,7 @@ def efficiency(table: Mapping[str, Any], block_tokens: int) -> float:
 def source_of(table: Mapping[str, Any], block_tokens: int) -> str:
     """Return where the efficiency of a block size comes from, in words."""
     if not table:
-        return "assumed, docs/allocators.md"
+        return "assumed, see docs/allocators.md"
     low, high = table["blocks"][0], table["blocks"][-1]
     if low <= block_tokens <= high:
         return "measured"

@@ -184,7 +184,8 @@ class DecodeTable:
     takes `slower` times as long; with `keep` only what goes beyond a batch's first row does.
     """
 
-    def __init__(self, rows: Sequence[dict[str, Any]], slope: float, slower: float = 1.0, *, keep: bool = False) -> None:
+    def __init__(self, rows: Sequence[dict[str, Any]], slope: float, slower: float = 1.0, *,
+                 keep: bool = False) -> None:
         self.batches = [float(row["batch"]) for row in rows]
         self.ramps = []
         for row in rows:

@@ -1,4 +1,4 @@
-"""What does the block size change? Attention's rate, the table's entries and the tails, and nothing from 16 tokens up."""
+"""Does the block size change attention's rate, table entries and tails, and no rate from 16 tokens up?"""
 
 import json
 from dataclasses import replace
@@ -59,7 +59,7 @@ def test_blocks_of_16_and_more_take_the_same_time(timing):
         for load in ((1, 100, ()), (32, 32 * 8000, ()), (32, 32 * 8000, ((512, 4096),))):
             assert other.step(*load) == usual.step(*load)
             assert other.bound(*load) == usual.bound(*load)
-        assert other.warnings() == usual.warnings()
+        assert "outside_measured_attention_by_block" not in other.warnings()
 
 
 def test_the_roofline_reads_kv_at_the_lower_rate_and_weights_at_the_same():
