@@ -173,7 +173,8 @@ def _times(scenario: Scenario, place: Deployment, cost: StepCost, contexts: list
             continue
         profile = model.profile.block_efficiency if isinstance(model, MeasuredCost) else {}
         yield Row(section, f"attention efficiency, blocks of {place.block_size}{suffix}",
-                  model.attention_efficiency, "", f"rate of KV reads, blocks of {REFERENCE} = 1; {source_of(profile, place.block_size)}")
+                  model.attention_efficiency, "",
+                  f"rate of KV reads, blocks of {REFERENCE} = 1; {source_of(profile, place.block_size)}")
     for suffix, model, _, how in models:
         yield Row(section, f"decode step, 1 turn at an empty context{suffix}", model.step(1, 0), "s", how)
     balance = roofline.compute_bound_tokens(place.n_active_params, place.step_weight_bytes(1e9) * place.pp,
