@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -89,6 +90,7 @@ def compare(source: str = "", /, *, backend: str = "vllm", end_to_end: bool = Fa
     if end_to_end:
         _compare_servers(jobs)
         return
+    from calibrate import blocks
     from calibrate import compare as comparing
 
     missed = []
@@ -101,6 +103,7 @@ def compare(source: str = "", /, *, backend: str = "vllm", end_to_end: bool = Fa
               ("kernel", "points", "median", "p90", "bias", "5 % / 15 %", "held out"), rows)
         _show(f"{one}: worst points", ("kernel", "point", "held out", "measured us", "predicted us", "error"),
               comparing.worst(points))
+        _show_blocks(one, blocks.fit(blocks.ratios(frames)))
         missed += [f"{one}: {text}" for text in misses]
         if plot is not None:
             comparing.plot(points, plot.with_stem(f"{plot.stem}-{one}") if not source else plot, one)
@@ -165,10 +168,21 @@ def _save(frames: Any, output: Path | None, name: str | None, *, catalogue_only:
     fits = [(kind, f"{f['overhead_s'] * 1e6:.3g}", f"{f['flops'] / 1e12:.4g}", f"{f['Bps'] / 1e9:.4g}",
              f"{f['median']:.1%}") for kind, f in profile.fit.items()]
     _show("parametric fit", ("kernel", "overhead us", "TFLOP/s", "GB/s", "median"), fits)
+    _show_blocks(called, profile.block_efficiency)
     print("\n".join(held_out.misses(dict(profile.error))), file=sys.stderr)
     if not profile.planning:
         print("measured on a CPU: not for planning", file=sys.stderr)
     print(path)
+
+
+def _show_blocks(name: str, table: Mapping[str, Any]) -> None:
+    """Print what block sizes leave of the rate of decode attention, if several were measured."""
+    from calibrate.blocks import rows
+    from sim.timing.block_size import REFERENCE
+
+    if table:
+        _show(f"{name}: decode attention by block size", ("tokens a block", f"rate, {REFERENCE} tokens = 100 %"),
+              rows(table))
 
 
 def _compare_servers(jobs: int) -> None:
@@ -189,7 +203,7 @@ def _compare_servers(jobs: int) -> None:
           comparing.worst_servers(table))
 
 
-def _show(title: str, headers: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
+def _show(title: str, headers: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
     from rich.table import Table
 
     from sim.report.tables import console

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from calibrate import build, held_out, parametric
+from calibrate import blocks, build, held_out, parametric
 from calibrate.frames import Frames
 from sim.timing.measured_profile import Profile
 
@@ -40,6 +40,7 @@ def profile(frames: Frames, name: str, *, catalogue_only: bool = False,
         linear=build.linear(frames.get("linear")),
         decode_attention=tuple(build.decode(frames.get("decode_attention"), frames.l2_bytes)),
         prefill_attention=tuple(build.prefill(frames.get("prefill_attention"))),
+        block_efficiency=blocks.fit(blocks.ratios(frames)),
         latent=tuple(build.latent(frames.get("latent_decode"), frames.get("latent_prefill"), frames.l2_bytes)),
         all_reduce=tuple(build.all_reduce(frames.get("all_reduce"), frames.switches)),
         moe=tuple(build.moe(frames.get("moe"), experts if catalogue_only else None)),

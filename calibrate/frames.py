@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 COLUMNS = {
     "linear": ("dtype", "n", "k", "tokens"),
     "decode_attention": ("heads", "kv_heads", "head_dim", "kv_dtype", "batch", "context"),
+    "decode_blocks": ("heads", "kv_heads", "head_dim", "kv_dtype", "batch", "context", "block"),
     "prefill_attention": ("heads", "kv_heads", "head_dim", "kv_dtype", "batch", "new", "past"),
     "latent_decode": ("heads", "rank", "rope", "hidden", "kv_dtype", "dtype", "batch", "context"),
     "latent_prefill": ("heads", "rank", "rope", "hidden", "kv_dtype", "dtype", "batch", "new"),

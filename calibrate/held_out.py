@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from calibrate import build
+from calibrate import blocks, build
 from calibrate.frames import Frames
 from calibrate.rising import rising
 from sim.timing.measured_layers import product
@@ -33,8 +33,8 @@ def points(frames: Frames) -> pd.DataFrame:
     import pandas as pd
 
     found = [*_linear(frames), *_unseen_shapes(frames), *_decode(frames, "decode_attention", ATTENTION),
-             *_prefill(frames), *_decode(frames, "latent_decode", build.LATENT), *_latent_prefill(frames),
-             *_all_reduce(frames)]
+             *blocks.held_out(blocks.ratios(frames)), *_prefill(frames),
+             *_decode(frames, "latent_decode", build.LATENT), *_latent_prefill(frames), *_all_reduce(frames)]
     columns = ["kernel", "part", "point", "held_out", "measured_us", "predicted_us"]
     table = pd.DataFrame(found, columns=columns)
     table["error"] = table["predicted_us"] / table["measured_us"] - 1.0
@@ -60,6 +60,7 @@ HOW = {
     "linear": "token counts between the profile's knots (all of them where a collection is dense, else one left out)",
     "linear, shape unseen": "every second output width n left out, interpolated from its neighbours",
     "decode_attention": "each inner context, then each inner batch, left out; KV beyond the second-level cache",
+    "attention_by_block": blocks.HOW,
     "prefill_attention": "each inner length, then each inner batch, left out",
     "latent_decode": "as decode_attention; the module with its products",
     "latent_prefill": "each inner length of one prompt left out; the module with its products",

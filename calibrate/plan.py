@@ -60,7 +60,7 @@ class Grid:
     tokens: tuple[int, ...] = (1, 64, 8192, 16, 512, 2048, 256, 4096, 32, 128, 1024, 16384, 4, 8, 2, 192, 768, 3072)
     batches: tuple[int, ...] = (1, 64, 16, 256, 32, 4, 128, 8)
     contexts: tuple[int, ...] = (8192, 65536, 1024, 16384, 4096, 32768, 131072, 2048, 256)
-    blocks: tuple[int, ...] = (16, 64, 8, 32, 128)
+    blocks: tuple[int, ...] = (16, 64, 8, 32, 128, 4, 1)
     chunks: tuple[int, ...] = (512, 2048, 8192, 128, 4096, 1024)
     pasts: tuple[int, ...] = (32768, 0, 8192, 131072, 65536, 2048)
     pieces: tuple[int, ...] = tuple(4096 << i for i in (4, 6, 0, 2, 8, 10, 12, 1, 3, 5, 7, 9, 11))
@@ -97,16 +97,17 @@ def _heads(part: Shard, grid: Grid) -> Point:
 
 
 def _decode(part: Shard, grid: Grid) -> Iterator[Point]:
-    """Yield the whole batch x context grid at the usual block size, then other block sizes at three points."""
+    """Yield the batch x context grid at the usual block size; other sizes at six points, behind a dozen of the grid."""
     first = grid.blocks[0]
     pairs = [(b, c) for b in grid.batches for c in grid.contexts if b * c <= grid.most_kv_tokens]
     rank = {pair: grid.batches.index(pair[0]) + grid.contexts.index(pair[1]) for pair in pairs}
-    for batch, context in sorted(pairs, key=lambda pair: rank[pair]):
-        yield {"kernel": "decode_attention", **_heads(part, grid), "batch": batch, "context": context, "block": first}
-    for block in grid.blocks[1:]:
-        for batch, context in pairs[:3]:
-            yield {"kernel": "decode_attention", **_heads(part, grid), "batch": batch, "context": context,
-                   "block": block}
+    best = sorted(pairs, key=lambda pair: rank[pair])
+    # A short run should know the block sizes too; batches and contexts alike, as the grid's first ones are.
+    cells = [(pair, first) for pair in best[:12]]
+    cells += [(pair, block) for block in grid.blocks[1:] for pair in best[:6]]
+    cells += [(pair, first) for pair in best[12:]]
+    for (batch, context), block in cells:
+        yield {"kernel": "decode_attention", **_heads(part, grid), "batch": batch, "context": context, "block": block}
 
 
 def _prefill(part: Shard, grid: Grid) -> Iterator[Point]:

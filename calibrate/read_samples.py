@@ -8,6 +8,7 @@ from typing import Any
 from calibrate.frames import COLUMNS, Frames
 from calibrate.samples import lines
 from sim.errors import InputError
+from sim.timing.block_size import REFERENCE
 
 #: Names the benchmark's GPUs have in the catalogue, by what their driver calls them.
 GPUS = {"H100 80GB": "h100-sxm-80gb", "H200": "h200-sxm-141gb", "A100-SXM4-80GB": "a100-sxm-80gb",
@@ -47,10 +48,9 @@ def read(path: Path) -> Frames:
             continue
         if kernel == "swap":
             point["method"] = line["backend"]
-        if kernel == "decode_attention" and point.get("block", 16) != 16:
-            continue
         backends[f"{kernel} by {line['backend']}"] = str(line.get("version", ""))
-        rows.setdefault(kernel, []).append({**{name: point[name] for name in COLUMNS[kernel]}, "us": line["us"]})
+        for table in _tables(kernel, point):
+            rows.setdefault(table, []).append({**{name: point[name] for name in COLUMNS[table]}, "us": line["us"]})
     if not origin:
         raise InputError("has no line of provenance; was it written by calibrate.bench?", file=path)
     tables = {kernel: pd.DataFrame(found).groupby(list(COLUMNS[kernel]), as_index=False)["us"].min()
@@ -61,6 +61,14 @@ def read(path: Path) -> Frames:
     provenance.pop("provenance")
     return Frames(gpu=gpu, device=device, l2_bytes=float(origin.get("l2_bytes", 0.0)), provenance=provenance,
                   planning=bool(origin.get("planning")), tables=tables)
+
+
+def _tables(kernel: str, point: dict[str, Any]) -> list[str]:
+    """Return the tables a point belongs to: decode attention by block size has one of its own."""
+    if kernel != "decode_attention":
+        return [kernel]
+    block = point.setdefault("block", REFERENCE)
+    return ["decode_blocks", *(["decode_attention"] if block == REFERENCE else [])]
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:

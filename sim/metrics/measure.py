@@ -44,6 +44,10 @@ class Facts:
         As many trajectories as the scenario says are always alive, so the load follows what the system serves.
     seed
         Seed of the bootstrap.
+    block_tokens
+        Tokens of a KV block; 0 for contiguous buffers.
+    attention_efficiency, copy_efficiency
+        What blocks of that size leave of the rate of decode attention, and pieces of theirs of the host link's.
     """
 
     warmup_s: float | None = None
@@ -55,6 +59,9 @@ class Facts:
     if_empty: Mapping[str, str] = field(default_factory=dict)
     closed: bool = False
     seed: int = 0
+    block_tokens: int = 0
+    attention_efficiency: float = 1.0
+    copy_efficiency: float = 1.0
 
 
 @dataclass(slots=True)

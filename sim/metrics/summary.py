@@ -64,6 +64,7 @@ def summarise(parts: Sequence[Part], facts: Facts, wall_s: float) -> dict[str, A
         "unused_tiers": _unused(ledger_below, facts),
         "routing": routes.summary([part.routes for part in parts], parts[0].totals.replicas),
         "allocation": space.summary(parts),
+        "blocks": None,
         "hold_GB_s": ledgers.add(part.hold for part in parts),
         "concurrency": {"mean": _over(sum(part.concurrency * part.span_s for part in parts), span),
                         "max": max(part.totals.alive_max for part in parts)},
@@ -78,9 +79,19 @@ def summarise(parts: Sequence[Part], facts: Facts, wall_s: float) -> dict[str, A
         "wall_s": wall_s,
         "events": sum(part.totals.events for part in parts),
     }
+    summary["blocks"] = _blocks(facts, summary["allocation"]["request_tokens"])
     if facts.slo:
         summary["goodput"] = _goodput(parts, facts, summary, span)
     return summary
+
+
+def _blocks(facts: Facts, tokens: int | None) -> dict[str, float | int | None] | None:
+    """Return what the block size means to a turn of `tokens`; None for contiguous buffers."""
+    if not facts.block_tokens:
+        return None
+    entries = None if tokens is None else -(-tokens // facts.block_tokens)
+    return {"block_tokens": facts.block_tokens, "table_entries": entries,
+            "attention_efficiency": facts.attention_efficiency, "copy_efficiency": facts.copy_efficiency}
 
 
 def _join(parts: Sequence[Part], name: str) -> NDArray[Any]:

@@ -118,6 +118,7 @@ def facts(summary: Summary) -> list[tuple[str, str]]:
         ("GPU time", shares(summary["ledger"]["gpu_s"])),
         *_below(summary),
         ("holds tokens", _allocation(summary["allocation"])),
+        *_slow_blocks(summary.get("blocks") or {}),
         ("counts", ", ".join(f"{number(count)} {name}" for name, count in named(summary["counts"]).items() if count)
          or "none"),
     ]
@@ -199,6 +200,33 @@ def _allocation(measures: Mapping[str, float | None]) -> str:
         return text
     return (f"{text}; {percent(measures['external_fragmentation'])} of what is free is too scattered for "
             f"{number(measures['request_tokens'])} tokens")
+
+
+#: What `blocks` returns, as headings.
+BLOCKS = ("tokens a block", "tail waste", "of running", "table entries", "attention", "copies")
+
+
+def blocks(summary: Summary) -> list[str]:
+    """Return what a run's block size means (see `BLOCKS`); dashes for contiguous buffers.
+
+    Tail waste is a share of the pool, and of what running turns hold; table entries are those of the median turn.
+    """
+    found, pool = summary.get("blocks") or {}, summary["ledger"]["pool_byte_s"]
+    running = sum(pool[name] for name in ("decoding", "prefilling", "tail_waste"))
+    entries = found.get("table_entries")
+    return [number(found["block_tokens"]) if found else NONE, _share(pool, "tail_waste"),
+            percent(pool["tail_waste"] / running) if running > 0 else NONE,
+            NONE if entries is None else number(entries),
+            *(percent(found.get(f"{what}_efficiency")) for what in ("attention", "copy"))]
+
+
+def _slow_blocks(found: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return what the block size costs decode attention, if it changes its rate."""
+    rate = found.get("attention_efficiency", 1.0)
+    if rate == 1.0:
+        return []
+    return [("blocks", f"of {number(found['block_tokens'])} tokens: decode attention at {percent(rate)} of its rate "
+                       "with blocks of 16")]
 
 
 def _hourly(rate: float | None) -> float | None:

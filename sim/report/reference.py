@@ -35,6 +35,9 @@ SUMMARY: dict[str, str] = {
     "allocation": "`efficiency` (slots with a token over allocated ones) and `effective_occupancy` (over the pool), "
                   "averaged over time; `external_fragmentation`, the share of free memory in holes too small for "
                   "`request_tokens` (the median turn, prompt and output), averaged over the pictures in address_space",
+    "blocks": "null for contiguous buffers. `block_tokens`; `table_entries` of the median turn; "
+              "`attention_efficiency`, the rate of decode attention with blocks of that size (16 tokens = 1), and "
+              "`copy_efficiency`, the share of the host link's rate that copies out of HBM reach",
     "ledger.turn_s": "seconds by cause; they sum to the measured turns' time",
     "ledger.pool_byte_s": "byte-seconds of the KV pool by use; they sum to pool bytes x measured span x replicas",
     "ledger.gpu_s": "replica-seconds by use; they sum to measured span x replicas",

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from sim.scenario.model import Scenario
 
 
+#: Above the table of block sizes, where they differ.
+BLOCKS_TITLE = ("what the block size means: tail waste of the pool, and of what running turns hold; entries of a "
+                "median turn's table; rates of decode attention (blocks of 16 = 100 %) and of copies to the host")
 #: Key of a point's value of the field that was varied.
 VALUE = "value"
 
@@ -111,6 +114,7 @@ def _draw(runs: Runs, out: Path) -> None:
 
 def show(runs: Runs, to: Console | None = None) -> None:
     """Print one run's summary, or a table with a column a value."""
+    from sim.metrics import wording
     from sim.report.tables import MOST_COLUMNS, show_compared, show_rows, show_summary
 
     if None in runs.summaries:
@@ -121,3 +125,6 @@ def show(runs: Runs, to: Console | None = None) -> None:
         show_rows(rows, headers=["", *held.HEADERS], title=f"{runs.title}\n{held.LEGEND}", to=to)
     else:
         show_compared(runs.title, [(str(value), summary) for value, summary in runs.summaries.items()], to)
+    if len({(summary.get("blocks") or {}).get("block_tokens") for summary in runs.summaries.values()}) > 1:
+        rows = [[str(name), *wording.blocks(summary)] for name, summary in runs.summaries.items()]
+        show_rows(rows, headers=["", *wording.BLOCKS], title=BLOCKS_TITLE, to=to)

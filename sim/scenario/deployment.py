@@ -123,6 +123,12 @@ class Deployment:
         """Host memory of a node given to the DRAM tier; 0 without the tier."""
         return int(self.tiers["dram"].capacity_bytes) if "dram" in self.tiers else 0
 
+    @property
+    def copy_efficiency(self) -> float:
+        """Share of the host link's rate (or of host memory's) that copies out reach, with their pieces and method."""
+        return self.host_link_Bps_out / min(self.gpus_per_replica * self.node.host_link.out_Bps,
+                                            self.dram_Bps or math.inf)
+
     def step_weight_bytes(self, tokens: float) -> float:
         """Return the weight bytes a step of `tokens` tokens reads (of the experts, those expected to be touched)."""
         return self.model.step_weight_bytes(tokens, self.weights_dtype)

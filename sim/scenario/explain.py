@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ from sim.scenario.rows import Row
 from sim.scenario.tier_use import unwritten
 from sim.scenario.typical import Typical, typical
 from sim.timing import MeasuredCost, StepCost, build
+from sim.timing.block_size import REFERENCE, source_of
 
 if TYPE_CHECKING:
     from sim.scenario.model import Scenario
@@ -184,6 +184,13 @@ def _times(scenario: Scenario, place: Deployment, cost: StepCost, contexts: Cont
     if measured:
         plain = build(scenario.timing.model_copy(update={"measured": None}), place)
         models.append((", by the roofline", plain, "", each))
+    for suffix, model, _, _ in models:
+        if model.attention_efficiency == 1.0:
+            continue
+        profile = model.profile.block_efficiency if isinstance(model, MeasuredCost) else {}
+        yield Row(section, f"attention efficiency, blocks of {place.block_size}{suffix}",
+                  model.attention_efficiency, "",
+                  f"rate of KV reads, blocks of {REFERENCE} = 1; {source_of(profile, place.block_size)}")
     for suffix, model, _, how in models:
         yield Row(section, f"decode step, 1 turn at an empty context{suffix}", model.step(1, 0), "s", how)
     balance = roofline.compute_bound_tokens(place.n_active_params, place.step_weight_bytes(1e9) * place.pp,
@@ -253,8 +260,7 @@ def _measured(cost: MeasuredCost) -> list[str]:
 
 def _copies(scenario: Scenario, place: Deployment) -> str:
     """Return how large the pieces of a copy are and what they make of the host link."""
-    link = place.node.host_link
-    share = place.host_link_Bps_out / min(place.gpus_per_replica * link.out_Bps, place.dram_Bps or math.inf)
+    share = place.copy_efficiency
     dram = scenario.tiers.dram
     if dram is not None and dram.method == "staged":
         return f"Blocks are gathered in HBM and copied together, at {share:.0%} of the host link's rate."

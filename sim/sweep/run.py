@@ -223,6 +223,7 @@ def _note_skipped(workload: Any, total: RunTotals) -> None:
 def facts_of(scenario: Scenario, deployment: Deployment, *, closed: bool = False) -> Facts:
     """Return what the summary needs to know of the scenario, and whether its load is `closed`."""
     from sim.scenario.tier_use import if_empty
+    from sim.timing import attention_efficiency, block_tokens
 
     trace = getattr(scenario.workload.agents, "trace", None)
     return Facts(
@@ -236,6 +237,9 @@ def facts_of(scenario: Scenario, deployment: Deployment, *, closed: bool = False
         if_empty=if_empty(scenario),
         closed=closed,
         seed=scenario.seed,
+        block_tokens=block_tokens(deployment),
+        attention_efficiency=attention_efficiency(scenario.timing, deployment),
+        copy_efficiency=deployment.copy_efficiency,
     )
 
 

@@ -10,9 +10,27 @@ from sim.timing.measured import MeasuredCost
 from sim.timing.roofline import Replica, RooflineCost
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
-__all__ = ["Bound", "Chunks", "Line", "MeasuredCost", "Replica", "RooflineCost", "StepCost", "build"]
+__all__ = ["Bound", "Chunks", "Line", "MeasuredCost", "Replica", "RooflineCost", "StepCost", "attention_efficiency",
+           "build"]
+
+
+def attention_efficiency(timing: Any, deployment: Any) -> float:
+    """Return what a deployment's block size leaves of the rate of decode attention (see `block_size.efficiency`)."""
+    from sim.timing.block_size import efficiency
+
+    table: Mapping[str, Any] = {}
+    if timing.measured is not None:
+        from sim.timing.measured_profile import read as read_profile
+
+        table = read_profile(timing.measured).block_efficiency
+    return efficiency(table, block_tokens(deployment))
+
+
+def block_tokens(deployment: Any) -> int:
+    """Return the tokens of a deployment's KV blocks; 0 for contiguous buffers."""
+    return int(deployment.block_size) if deployment.allocator.paged else 0
 
 
 def build(timing: Any, deployment: Any) -> StepCost:
@@ -23,7 +41,8 @@ def build(timing: Any, deployment: Any) -> StepCost:
         window_layers=deployment.window_layers, window=deployment.window, d_attn=deployment.d_attn,
         d_model=deployment.d_model, n_layers=deployment.n_layers, kv_bytes_per_token=deployment.kv_bytes_per_token,
         state_bytes=deployment.state_bytes_per_sequence, peak_flops=deployment.peak_flops, hbm_Bps=deployment.hbm_Bps,
-        nvlink_Bps=deployment.nvlink_Bps, tp=deployment.tp, pp=deployment.pp)
+        nvlink_Bps=deployment.nvlink_Bps, tp=deployment.tp, pp=deployment.pp,
+        block_tokens=block_tokens(deployment))
     if getattr(timing, "measured", None) is not None:
         from sim.timing.measured_profile import read as read_profile
 

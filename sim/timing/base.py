@@ -39,6 +39,11 @@ class StepCost(Protocol):
         ...
 
     @property
+    def attention_efficiency(self) -> float:
+        """Return what the block size leaves of the rate of decode attention; 1 at the reference size."""
+        ...
+
+    @property
     def ttft_floor_s(self) -> float:
         """Return the seconds a server adds to every first token in front of the engine; not part of any step."""
         ...

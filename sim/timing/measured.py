@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sim.timing.base import Bound, Chunks, Line
+from sim.timing.block_size import REFERENCE, efficiency, source_of
 from sim.timing.measured_attention import Attention
 from sim.timing.measured_latent import LatentAttention, RooflineLatent, latent
 from sim.timing.measured_layers import Linear, all_reduce
@@ -68,6 +69,7 @@ class MeasuredCost:
             else Attention(profile, replica, model, kv_dtype, said))
         states = model.linear.layers if model.linear else 0
         unknown = states + (replica.full_layers if isinstance(self._attention, RooflineLatent) else 0)
+        self._note_block(said)
         self._linear = Linear(profile, replica, model, weights_dtype, said, unknown)
         self._ring = all_reduce(profile, replica)
         wide = 8.0 * replica.d_model + (3.0 * float(model.d_ff) + 2.0 * replica.d_attn) / replica.tp
@@ -96,6 +98,11 @@ class MeasuredCost:
     def warnings(self) -> dict[str, int]:
         """Return the look-ups outside the measured range and all look-ups, of each table that was left."""
         return self.excursions.counts() | self.excursions.asked()
+
+    @property
+    def attention_efficiency(self) -> float:
+        """Return what the block size leaves of the rate of decode attention; 1 at the profile's own size."""
+        return efficiency(self.profile.block_efficiency, self.replica.block_tokens)
 
     @property
     def ttft_floor_s(self) -> float:
@@ -151,6 +158,20 @@ class MeasuredCost:
         return {"compute": compute + (0.0 if weights_bind else linear), "weights": linear if weights_bind else 0.0,
                 "kv": kv, "communication": self._collectives_s(tokens),
                 "overhead": self._overhead_s(tokens, decoding + len(chunks))}
+
+    def _note_block(self, said: list[str]) -> None:
+        """Say it once when the block size is not among the measured ones."""
+        table, block = self.profile.block_efficiency, self.replica.block_tokens
+        if block and table:
+            self.excursions.note("attention_by_block", block, table["blocks"][0], table["blocks"][-1])
+        elif self.attention_efficiency != 1.0:
+            self.excursions.note("attention_by_block", block, REFERENCE, REFERENCE)
+        else:
+            return
+        source = source_of(table, block)
+        if source != "measured":
+            said.append(f"decode attention with blocks of {block}: {self.attention_efficiency:.0%} of the rate with "
+                        f"blocks of {REFERENCE} ({source})")
 
     def _fixed_s(self, tokens: int, sequences: int, *, ragged: bool = False) -> float:
         """Return what does not depend on contexts: products, collectives, passes over activations, the engine."""

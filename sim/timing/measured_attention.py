@@ -8,6 +8,7 @@ from typing import Any
 
 from sim.errors import InputError
 from sim.timing.base import Chunks
+from sim.timing.block_size import efficiency
 from sim.timing.measured_profile import SAME_KERNELS, Profile
 from sim.timing.measured_tables import DecodeTable, Excursions, PrefillTable
 from sim.timing.roofline import Replica
@@ -25,7 +26,8 @@ class Attention:
         token_bytes = float(2 * shape[1] * shape[2] * (1 if kernels == "fp8" else 2))
         group = tp * replica.pp
         self.Bps = float(profile.fit.get("decode_attention", {}).get("Bps") or 0.8 * replica.hbm_Bps / group)
-        self.decode = DecodeTable(decode["rows"], token_bytes / heads_scale / self.Bps)
+        self.decode = DecodeTable(decode["rows"], token_bytes / heads_scale / self.Bps,
+                                  1.0 / efficiency(profile.block_efficiency, replica.block_tokens))
         self.prefill = PrefillTable(prefill["new"], prefill["past"], prefill["us"])
         self._heads_scale, self._flop_scale = heads_scale, flop_scale
         self._full, self._windows = float(replica.full_layers), float(replica.window_layers)

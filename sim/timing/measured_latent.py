@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from sim.timing.base import Chunks
+from sim.timing.block_size import efficiency
 from sim.timing.measured_profile import SAME_KERNELS, Profile
 from sim.timing.measured_tables import Curve, DecodeTable, Excursions
 from sim.timing.roofline import Replica
@@ -33,12 +34,15 @@ class LatentAttention:
         Of one token's latent in one layer; every GPU of a group reads it whole.
     Bps, flops
         Achieved rates, for reading a cached past and multiplying it out.
+    slower
+        Factor of the time to read the latents of a batch, because of the block size.
     """
 
-    def __init__(self, entry: Any, replica: Replica, model: Any, token_bytes: float, Bps: float, flops: float) -> None:
+    def __init__(self, entry: Any, replica: Replica, model: Any, token_bytes: float, Bps: float, flops: float,
+                 slower: float = 1.0) -> None:
         last = entry["rows"][-1]
         slope = (last["us"][-1] - last["us"][-2]) / (last["tokens"][-1] - last["tokens"][-2]) * 1e-6
-        self.decode = DecodeTable(entry["rows"], slope)
+        self.decode = DecodeTable(entry["rows"], slope, slower, keep=True)
         self.tokens = Curve(entry["tokens"], [us * 1e-6 for us in entry["us"]])
         self.pair_s = float(entry["pair_s"])
         self.Bps = Bps
@@ -81,13 +85,15 @@ class RooflineLatent:
     Its products are among those of unknown shape (`measured_layers.unknown_params`).
     """
 
-    def __init__(self, replica: Replica, model: Any, token_bytes: float, Bps: float, flops: float) -> None:
+    def __init__(self, replica: Replica, model: Any, token_bytes: float, Bps: float, flops: float,
+                 slower: float = 1.0) -> None:
         mla = model.mla
         heads = float(model.n_heads) / replica.tp
         self.Bps = Bps
         self._layers, self._pp = float(replica.full_layers), replica.pp
         #: Decoding works on the latent itself: scores over latent and rotary key, values of the latent.
-        self._decode_s: float = max(2.0 * heads * (2 * mla.kv_lora_rank + mla.rope_dim) / flops, token_bytes / Bps)
+        self._decode_s: float = max(2.0 * heads * (2 * mla.kv_lora_rank + mla.rope_dim) / flops,
+                                   token_bytes / Bps * slower)
         self._pair_s: float = 4.0 * heads * model.head_dim / flops
         self._read_s = token_bytes / Bps
 
@@ -118,12 +124,13 @@ def latent(profile: Profile, replica: Replica, model: Any, weights_dtype: str, k
     products = profile.fit.get(f"linear/{weights}", {})
     flops = float(products.get("flops") or 0.6 * replica.peak_flops / group)
     Bps = float(profile.fit.get("decode_attention", {}).get("Bps") or 0.8 * replica.hbm_Bps / group)
+    slower = 1.0 / efficiency(profile.block_efficiency, replica.block_tokens)
     token_bytes = (model.mla.kv_lora_rank + model.mla.rope_dim) * _ELEMENT.get(kv, 2.0)
     shape = {"heads": model.n_heads // replica.tp, "rank": model.mla.kv_lora_rank, "rope": model.mla.rope_dim,
              "hidden": replica.d_model, "kv_dtype": kv, "dtype": weights}
     for entry in profile.latent:
         if all(entry[name] == value for name, value in shape.items()):
-            return LatentAttention(entry, replica, model, token_bytes, Bps, flops)
+            return LatentAttention(entry, replica, model, token_bytes, Bps, flops, slower)
     said.append(f"latent attention of {shape['heads']} heads, KV in {kv}, weights in {weights}: not measured, a "
                 "roofline at the achieved rates")
-    return RooflineLatent(replica, model, token_bytes, Bps, flops)
+    return RooflineLatent(replica, model, token_bytes, Bps, flops, slower)

@@ -44,6 +44,9 @@ class Profile:
         ``tokens`` (KV tokens of the batch together) and ``us``.
     prefill_attention
         Likewise: ``new`` tokens, ``past`` tokens, ``us`` [past][new]; one sequence.
+    block_efficiency
+        Decode attention by block size: ``blocks`` (tokens), ``efficiency`` (time at `block_size.REFERENCE` tokens over
+        time at that size), ``points`` and ``how``; empty if only one size was measured.
     latent
         Latent attention with its products, one entry a shape (``heads``, ``rank``, ``rope``, ``hidden``, ``kv_dtype``,
         ``dtype`` of the weights): ``rows`` as in `decode_attention`; of prompts ``tokens``, ``us`` (what goes with the
@@ -72,6 +75,7 @@ class Profile:
     linear: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     decode_attention: tuple[Mapping[str, Any], ...] = ()
     prefill_attention: tuple[Mapping[str, Any], ...] = ()
+    block_efficiency: Mapping[str, Any] = field(default_factory=dict)
     latent: tuple[Mapping[str, Any], ...] = ()
     all_reduce: tuple[Mapping[str, Any], ...] = ()
     moe: tuple[Mapping[str, Any], ...] = ()

@@ -184,12 +184,20 @@ class DecodeTable:
     """Decode attention of one layer against batch and KV tokens of the whole batch, in seconds.
 
     Between measured batches it is linear in the batch at equal KV tokens; beyond the last batch it goes on with the
-    slope of the last two, beyond the last KV tokens with `slope` seconds a token.
+    slope of the last two, beyond the last KV tokens with `slope` seconds a token. With KV in small blocks all of it
+    takes `slower` times as long; with `keep` only what goes beyond a batch's first row does.
     """
 
-    def __init__(self, rows: Sequence[dict[str, Any]], slope: float) -> None:
+    def __init__(self, rows: Sequence[dict[str, Any]], slope: float, slower: float = 1.0, *,
+                 keep: bool = False) -> None:
         self.batches = [float(row["batch"]) for row in rows]
-        self.ramps = [Ramp(row["tokens"], [us * 1e-6 for us in row["us"]], slope) for row in rows]
+        self.ramps = []
+        for row in rows:
+            times = [us * 1e-6 for us in row["us"]]
+            if slower != 1.0:
+                floor = times[0] if keep else 0.0
+                times = [floor + (time - floor) * slower for time in times]
+            self.ramps.append(Ramp(row["tokens"], times, slope * slower))
 
     def __call__(self, batch: float, tokens: float) -> float:
         """Return the seconds of one layer's attention for `batch` sequences with `tokens` in all."""

@@ -15,6 +15,8 @@ those of the experts that T tokens touch), the KV of the decoding contexts and o
 Tensor parallelism adds two ring all-reduces a layer. A pipeline of `pp` stages keeps `pp` micro-batches in flight, so
 arithmetic and KV run at the rate of all its GPUs, but every stage reads its weights once a micro-batch: `pp` times a
 step in all; each hand-over costs a latency and the activations' bytes.
+
+KV in small blocks is read at a lower rate (`block_size.ASSUMED`), as if there were more of it.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from sim.timing.base import Bound, Chunks, Line
+from sim.timing.block_size import efficiency
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +34,7 @@ class Replica:
     """What a step's time depends on, for all GPUs of a replica together.
 
     `peak_flops` and `hbm_Bps` are datasheet totals; `nvlink_Bps` is one GPU's; `weight_read_bytes(T)` are the weight
-    bytes a step of T tokens reads.
+    bytes a step of T tokens reads. `block_tokens` are those of a KV block; 0 for contiguous buffers.
     """
 
     active_params: float
@@ -49,6 +52,7 @@ class Replica:
     nvlink_Bps: float
     tp: int = 1
     pp: int = 1
+    block_tokens: int = 0
 
 
 class RooflineCost:
@@ -85,12 +89,14 @@ class RooflineCost:
         self._latency_s = collective_latency_s
         self._attn_flop = 4.0 * replica.full_layers * replica.d_attn
         self._window_flop = 4.0 * replica.window_layers * replica.d_attn
-        self._decode_slope_s = max(self._attn_flop / self._flops, replica.kv_bytes_per_token / self._Bps)
+        #: Bytes of KV a token, as many as would take as long if they lay in one piece.
+        self._kv_bytes = replica.kv_bytes_per_token / self.attention_efficiency
+        self._decode_slope_s = max(self._attn_flop / self._flops, self._kv_bytes / self._Bps)
         self._flop_per_token = 2.0 * replica.active_params
         reads_alike = replica.weight_read_bytes(1) == replica.weight_read_bytes(1 << 20)
         #: Seconds a step takes to read the weights, where that does not depend on its tokens (no experts).
         self._weights_s = replica.pp * replica.weight_read_bytes(1) / self._Bps if reads_alike else None
-        self._kv_s = replica.kv_bytes_per_token / self._Bps
+        self._kv_s = self._kv_bytes / self._Bps
         self._collective_s, self._collective_token_s = self._collectives()
         self._lines: dict[int, tuple[Line, ...]] = {}
 
@@ -140,6 +146,11 @@ class RooflineCost:
         return {}
 
     @property
+    def attention_efficiency(self) -> float:
+        """Return the rate of KV reads with the replica's block size over that with large blocks."""
+        return efficiency({}, self.replica.block_tokens)
+
+    @property
     def ttft_floor_s(self) -> float:
         """Return 0: nothing stands in front of the engine."""
         return 0.0
@@ -156,7 +167,7 @@ class RooflineCost:
                             + self._window_flop * decoding * replica.window) / self._flops,
                            self._attn_flop / self._flops)
             memory = Line((replica.pp * replica.weight_read_bytes(decoding) + decoding * replica.state_bytes)
-                          / self._Bps, replica.kv_bytes_per_token / self._Bps)
+                          / self._Bps, self._kv_s)
             return (compute, memory)
         base = (self._linear_s(decoding) + self._decode_attention_s(decoding, 0) + self._collectives_s(decoding)
                 + self._overhead_s)
@@ -168,11 +179,11 @@ class RooflineCost:
         tokens = decoding + sum(new for new, _ in chunks)
         flop = 2.0 * replica.active_params * tokens + self._attn_flop * context
         flop += self._window_flop * decoding * replica.window
-        read = replica.pp * replica.weight_read_bytes(tokens) + replica.kv_bytes_per_token * context
+        read = replica.pp * replica.weight_read_bytes(tokens) + self._kv_bytes * context
         read += decoding * replica.state_bytes
         for new, past in chunks:
             flop += self._chunk_flop(new, past)
-            read += replica.kv_bytes_per_token * past
+            read += self._kv_bytes * past
         return flop, read
 
     def _chunk_flop(self, new: int, past: int) -> float:

@@ -9,9 +9,12 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
-from calibrate import bench
+from calibrate import bench, blocks, measure
+from calibrate.clock import Clock
 from calibrate.plan import TINY, TINY_SHARD, points
+from calibrate.read_samples import read
 from calibrate.samples import SampleFile, key_of, lines
 
 ROOT = Path(__file__).parents[2]
@@ -171,3 +174,23 @@ def test_a_torn_line_is_cut_off_and_what_was_done_is_known(tmp_path):
     again.write({"key": "y"})
     again.close()
     assert [line["key"] for line in lines(path)][1] == "y"
+
+
+def test_block_sizes_measured_here_become_a_table(tmp_path):
+    wanted = [point for point in points(TINY_SHARD, TINY) if point["kernel"] == "decode_attention"]
+    other = [point for point in wanted if point["block"] != TINY.blocks[0]]
+    assert all({**point, "block": TINY.blocks[0]} in wanted for point in other), "each has one to be compared with"
+    kit = measure.Bench(torch.device("cpu"), Clock(torch.device("cpu"), most_s=0.02))
+    path = tmp_path / "samples.jsonl"
+    file = SampleFile(path)
+    file.write(measure.provenance(torch.device("cpu"), "test"))
+    for point in wanted:
+        file.write({"key": key_of(point, "gather+sdpa"), "backend": "gather+sdpa", "point": point,
+                    **kit.run(point, "gather+sdpa")})
+    file.close()
+    found = blocks.ratios(read(path))
+    assert len(found) == len(other)
+    table = blocks.fit(found)
+    assert table["blocks"] == sorted(TINY.blocks)
+    assert 0.0 < table["efficiency"][0] <= table["efficiency"][1] == 1.0
+    assert len(list(blocks.held_out(found))) >= len(other)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from calibrate import build, fit, held_out, host_link, parametric
+from calibrate import blocks, build, fit, held_out, host_link, parametric
 from calibrate.frames import Frames, kv_bytes
 from calibrate.import_vidur import read as read_vidur
 from calibrate.read_samples import read as read_samples
@@ -207,3 +207,66 @@ def test_samples_of_the_benchmark_become_tables(tmp_path):
     path.write_text(json.dumps(lines[1]) + "\n")
     with pytest.raises(InputError, match="provenance"):
         read_samples(path)
+
+
+EFFICIENCY = {1: 0.4, 4: 0.7, 8: 0.9, 16: 1.0, 64: 1.05, 128: 1.05}
+
+
+def by_block(size=0.0, truth=EFFICIENCY):
+    """Decode attention at several block sizes, of which the efficiencies are known."""
+    base = decodes()[["heads", "kv_heads", "head_dim", "kv_dtype", "batch", "context", "us"]]
+    tables = [base.assign(block=block, us=base["us"] / value) for block, value in truth.items()]
+    table = pd.concat(tables, ignore_index=True)
+    return table.assign(us=table["us"] * noise(len(table), size))
+
+
+@pytest.mark.parametrize(("size", "within"), [(0.0, 1e-3), (0.05, 0.05)])
+def test_the_efficiency_of_block_sizes_is_recovered(size, within):
+    made = Frames("g", "d", 0.0, {}, True, {"decode_attention": decodes(), "decode_blocks": by_block(size)})
+    table = fit.profile(made, "g/blocks").block_efficiency
+    assert dict(zip(table["blocks"], table["efficiency"], strict=True)) == pytest.approx(EFFICIENCY, rel=within)
+    assert table["points"] == 5 * len(decodes())
+
+
+@given(st.lists(st.floats(0.2, 2.0), min_size=5, max_size=5))
+@settings(max_examples=30, deadline=None)
+def test_efficiency_never_falls_as_blocks_grow_and_is_1_at_the_reference(values):
+    truth = dict(zip((1, 4, 8, 64, 128), values, strict=True)) | {16: 1.0}
+    points = blocks.ratios(Frames("g", "d", 0.0, {}, True, {"decode_blocks": by_block(truth=truth)}))
+    table = blocks.fit(points)
+    assert np.all(np.diff(table["efficiency"]) >= 0.0)
+    assert table["efficiency"][table["blocks"].index(16)] == 1.0
+
+
+def test_one_slow_context_does_not_move_the_efficiency_and_shows_as_held_out_error():
+    table = by_block()
+    table.loc[(table["block"] == 4) & (table["context"] == 512) & (table["batch"] == 1), "us"] *= 3.0
+    made = Frames("g", "d", 0.0, {}, True, {"decode_blocks": table})
+    found = blocks.fit(blocks.ratios(made))
+    assert found["efficiency"][found["blocks"].index(4)] == pytest.approx(0.7, rel=1e-3)
+    errors = held_out.points(made)
+    slow = errors[(errors["point"] == "batch 1, context 512, blocks of 4") & (errors["held_out"] != "blocks of 4")]
+    assert slow["error"].tolist() == pytest.approx([-2.0 / 3.0], abs=1e-3)
+    whole = errors[~errors["held_out"].str.startswith("blocks") & (errors["point"] != slow["point"].iloc[0])]
+    assert whole["error"].abs().max() < 1e-3
+
+
+def test_points_in_the_cache_say_nothing_of_block_sizes():
+    table = by_block()
+    near = kv_bytes(table) <= 50e6
+    spoiled = table.assign(us=table["us"].where(~(near & (table["block"] == 1)), 1.0))
+    made = Frames("g", "d", 50e6, {}, True, {"decode_blocks": spoiled})
+    assert blocks.fit(blocks.ratios(made))["efficiency"][0] == pytest.approx(0.4, rel=1e-3)
+
+
+def test_samples_of_one_block_size_make_no_table(tmp_path):
+    assert fit.profile(frames(), "g/one").block_efficiency == {}
+    path = tmp_path / "s.jsonl"
+    shape = {"kernel": "decode_attention", "heads": 4, "kv_heads": 2, "head_dim": 16, "kv_dtype": "bf16"}
+    lines = [{"provenance": 1, "device": "NVIDIA H200", "planning": True, "l2_bytes": 0}]
+    lines += [{"key": f"{b} {c} {s}", "backend": "torch", "point": {**shape, "batch": b, "context": c, "block": s},
+               "us": (5 + b * c / 100) / EFFICIENCY[s]} for b in (1, 4) for c in (1000, 8000) for s in (4, 16, 64)]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    read = read_samples(path)
+    assert len(read.get("decode_attention")) == 4, "the tables are those of the reference size"
+    assert fit.profile(read, "g/several").block_efficiency["efficiency"] == pytest.approx([0.7, 1.0, 1.05])
