@@ -118,6 +118,11 @@ class BufferCache(KvCache):
             return need is not None
         return self.allocator.space.room(need) and self.pool.free - need >= spare
 
+    def room_beside(self, tokens: int) -> int:
+        """Return the slots that would be free beside a new buffer for `tokens` tokens; -1 if no hole holds it."""
+        need = self.allocator.needs(-1, tokens + self.state_slots)
+        return self.pool.free - need if need and self.allocator.space.room(need) else -1
+
     def can_grow(self, sequence: Sequence, tokens: int) -> bool:
         """Return whether `extend` would do it."""
         assert isinstance(sequence, BufferSequence)
