@@ -151,7 +151,7 @@ def _ceilings(scenario: Scenario, place: Deployment, contexts: list[int]) -> Ite
     if place.dram_bytes:
         tokens = _middle(contexts)
         yield Row(section, f"{_k(tokens)} each, in the DRAM tier",
-                  sizing.concurrency(place.dram_bytes, place.trajectory_bytes(tokens)) * place.nodes, "trajectories",
+                  sizing.concurrency(place.dram_bytes, place.stored_bytes(tokens)) * place.nodes, "trajectories",
                   "tiers.dram.capacity / trajectory, floored, x nodes")
 
 
@@ -286,7 +286,9 @@ def _copies(scenario: Scenario, place: Deployment) -> str:
     share = place.host_link_Bps_out / min(place.gpus_per_replica * link.out_Bps, place.dram_Bps or math.inf)
     dram = scenario.tiers.dram
     if dram is not None and dram.method == "staged":
-        return f"Blocks are gathered in HBM and copied together, at {share:.0%} of the host link's rate."
+        return f"Pieces are gathered in HBM and copied together, at {share:.0%} of the host link's rate."
+    if math.isinf(place.piece_bytes):
+        return f"A context is copied out of its buffer in one go, at {share:.0%} of the host link's rate."
     text = f"Copies go in pieces of {place.piece_bytes:,.0f} bytes a GPU, at {share:.0%} of the host link's rate"
     return f"{text}{'; no link was measured with pieces so small' if place.piece_bytes < SMALLEST_PIECE else ''}."
 
