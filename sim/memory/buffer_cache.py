@@ -1,8 +1,9 @@
 """Sequences in contiguous buffers: what a running turn holds where nothing is shared.
 
 A turn gets a buffer when it is admitted. Its context may stay in the buffer while its trajectory waits, and the next
-turn goes on in it; a branch copies it. No trajectory finds what another has computed. Blocks of the pool are slots of
-one token; what a sequence takes whatever its length (windows, linear states) lies at the head of its buffer.
+turn goes on in it; a branch copies it; a context that left for a lower tier comes back into a new one. No trajectory
+finds what another has computed. Blocks of the pool are slots of one token; what a sequence takes whatever its length
+(windows, linear states) lies at the head of its buffer.
 """
 
 from __future__ import annotations

@@ -114,6 +114,14 @@ def everything_is_given_back(result: Run) -> None:
         assert (replica.batch.next_growth, replica.batch._steps) == (1 << 62, {})
 
 
+def only_what_no_buffer_holds_is_refused(result: Run) -> None:
+    """Whatever is kept, on its way or in the way: a turn that would fit in an empty pool is served."""
+    kv = result.cluster.replicas[0].kv
+    for record in result.recorder.turns:
+        if record["status"] == "rejected":
+            assert not kv.fits(record["prompt_tokens"] + record["output_tokens"])
+
+
 def samples_say_what_is_taken(result: Run) -> None:
     for sample in result.recorder.samples:
         allocated = sample["allocated_tokens"]
@@ -122,13 +130,16 @@ def samples_say_what_is_taken(result: Run) -> None:
         assert 0 <= sample["largest_hole_tokens"] <= result.setup.blocks - allocated
 
 
+OF_BUFFERS = (everything_is_given_back, only_what_no_buffer_holds_is_refused, samples_say_what_is_taken)
+
+
 @ALLOCATORS
 @ALL_POLICIES
 @settings(max_examples=60)
 @given(SEEDS)
 def test_every_run_obeys_the_laws(kind: str, policy: Any, seed: int) -> None:
     result = some_run(kind, policy, seed, watch=accounts_agree)
-    for law in (*LAWS, everything_is_given_back, samples_say_what_is_taken):
+    for law in (*LAWS, *OF_BUFFERS):
         law(result)
 
 
