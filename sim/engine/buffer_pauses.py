@@ -22,11 +22,10 @@ from workloads.trajectory import Stream
 class BufferPauses(Pauses):
     """The paused contexts of a replica with contiguous buffers; parameters as for `Pauses`."""
 
-    kv: BufferCache
-
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self.prefetches = BufferPrefetches(self)
+        assert isinstance(self.kv, BufferCache)
+        self.prefetches = BufferPrefetches(self, self.kv)
 
     def _whole(self, part: PrivatePart) -> list[Piece]:
         """Return the tokens of a context by stream, its trajectory's own: what is empty in its buffer stays."""
@@ -41,7 +40,9 @@ class BufferPauses(Pauses):
 class BufferPrefetches(Prefetches):
     """Copies back into buffers of their own, in which the next turns go on."""
 
-    pauses: BufferPauses
+    def __init__(self, pauses: Pauses, buffers: BufferCache) -> None:
+        super().__init__(pauses)
+        self.buffers = buffers
 
     def _match(self, pause: Pause) -> tuple[Node | None, int]:
         """Return nothing: the context comes back whole."""
@@ -49,8 +50,7 @@ class BufferPrefetches(Prefetches):
 
     def _room(self, stream: Stream, limit: int, node: Node | None, hit: int, blocks: int) -> int:
         """Return the slots that would be free beside a buffer for the context; fewer than none if there is no hole."""
-        kv = self.pauses.kv
-        return kv.room_beside(limit + 1)
+        return self.buffers.room_beside(limit + 1)
 
     def _held(self, sequence: Sequence, blocks: int) -> int:
         """Return the slots of the whole buffer."""
@@ -59,5 +59,5 @@ class BufferPrefetches(Prefetches):
 
     def _fetched(self, pause: Pause) -> None:
         super()._fetched(pause)
-        self.pauses.kv.settle(self.pauses.env.now)
+        self.buffers.settle(self.pauses.env.now)
         self.pauses.replica.blocks_freed()
