@@ -71,7 +71,7 @@ class HostLink(_Profile):
         Parameters
         ----------
         piece_bytes
-            Contiguous bytes n on one GPU, which reach ``B n / (n + n_1/2)``.
+            Contiguous bytes n on one GPU, which reach ``B n / (n + n_1/2)``; infinite for the limit of large ones.
         method
             `pieces`: a copy of its own for each (DMA). `zero_copy`: a kernel over all of them. `staged`: gathered into
             a buffer in HBM, which costs a read and a write of HBM, and then copied as one.
@@ -91,9 +91,9 @@ class HostLink(_Profile):
             kernel = self.zero_copy
             if kernel is None:
                 raise InputError(f"{self.kind} has no measured rates for it", got=method)
-            rate = kernel.Bps * piece_bytes / (piece_bytes + kernel.half_rate_bytes)
+            rate = kernel.Bps * _share(piece_bytes, kernel.half_rate_bytes)
             return Rates(rate, rate, min(kernel.both_Bps or math.inf, 2.0 * rate))
-        share = piece_bytes / (piece_bytes + self.half_rate_bytes)
+        share = _share(piece_bytes, self.half_rate_bytes)
         out, into = self.out_Bps * share, self.in_Bps * share
         return Rates(out, into, min(both, out + into))
 
@@ -102,6 +102,10 @@ class HostLink(_Profile):
         if method == "zero_copy" and self.zero_copy is not None:
             return self.zero_copy.step_slowdown
         return self.step_slowdown
+
+
+def _share(piece_bytes: float, half_rate_bytes: float) -> float:
+    return 1.0 if math.isinf(piece_bytes) else piece_bytes / (piece_bytes + half_rate_bytes)
 
 
 def link_named(value: Any) -> Any:

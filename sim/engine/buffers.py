@@ -6,11 +6,10 @@ the old one is full) and what a step costs beside its arithmetic: copies within 
 
 from __future__ import annotations
 
-from heapq import heappop, heappush
 from typing import Any
 
 from sim.engine.admission import Admission
-from sim.engine.batch import NEVER, Batch
+from sim.engine.buffer_batch import BufferBatch
 from sim.engine.job import NO_SEQUENCE, Job
 from sim.engine.relief import Relief
 from sim.engine.replica import Replica
@@ -20,87 +19,6 @@ from sim.timing.base import Line
 
 #: More blocks than any pool has.
 _PLENTY = 1 << 62
-
-
-class BufferBatch(Batch):
-    """Decoding turns, and when the next of them will have filled its buffer.
-
-    Attributes
-    ----------
-    slots
-        Empty slots of the buffers of all running turns, those in prefill too: behind the context of a decoding turn,
-        behind the whole prompt of a turn in prefill.
-    next_growth
-        Step count at which a turn must have a larger buffer to go on.
-    """
-
-    __slots__ = ("_full", "_order_of_growth", "_steps", "kv", "next_growth")
-
-    def __init__(self, kv: BufferCache) -> None:
-        super().__init__(1)
-        self.kv = kv
-        self.next_growth = NEVER
-        self._full: list[tuple[int, int, Job]] = []
-        self._steps: dict[Job, int] = {}
-        self._order_of_growth = 0
-
-    def join(self, job: Job) -> None:
-        """Add a turn whose KV ends at `job.position`."""
-        super().join(job)
-        self.watch(job)
-
-    def leave(self, job: Job) -> None:
-        """Take a turn out, finished or not, and bring its position and count of output tokens up to date."""
-        super().leave(job)
-        self.slots -= self.kv.room_left(job.sequence, job.position)
-        if self._steps.pop(job, None) is not None:
-            self._find_next_growth()
-
-    def watch(self, job: Job) -> None:
-        """Note the step at which a turn's buffer is full, if it does not finish before."""
-        step = job.joined_step + self.kv.room_left(job.sequence, job.position)
-        if step < job.finish_step:
-            self._order_of_growth += 1
-            self._steps[job] = step
-            heappush(self._full, (step, self._order_of_growth, job))
-            self.next_growth = min(self.next_growth, step)
-
-    def first_full(self) -> Job:
-        """Return the turn whose buffer is full at `next_growth`."""
-        return self._full[0][2]
-
-    def position(self, job: Job) -> int:
-        """Return the tokens of a decoding turn that exist now."""
-        return job.position + self.step - job.joined_step
-
-    def grown(self, job: Job, slots: int) -> None:
-        """The turn `first_full` has a buffer that is `slots` slots larger."""
-        self.slots += slots
-        del self._steps[job]
-        self._find_next_growth()
-        self.watch(job)
-
-    def blocks_for(self, steps: int) -> int:
-        """Return 0: no step takes memory, what precedes it does."""
-        return 0
-
-    def steps_within(self, blocks: int, most: int) -> int:
-        """Return the steps until a buffer is full, at most `most`."""
-        return min(most, self.next_growth - self.step)
-
-    def advance(self, steps: int) -> int:
-        """Execute `steps` steps; they take no memory."""
-        tokens = steps * self.size
-        self.context += tokens
-        self.slots -= tokens
-        self.step += steps
-        return 0
-
-    def _find_next_growth(self) -> None:
-        full, steps = self._full, self._steps
-        while full and steps.get(full[0][2]) != full[0][0]:
-            heappop(full)
-        self.next_growth = full[0][0] if full else NEVER
 
 
 class BufferAdmission(Admission):
@@ -126,12 +44,16 @@ class BufferAdmission(Admission):
         self.buffers.settle(now_s)
 
     def admit(self, job: Job, room: int, now_s: float) -> bool:
-        """Give a waiting turn a buffer for its prompt: the one kept for it, a copy of a branch's, or an empty one."""
+        """Give a waiting turn a buffer for its prompt: the one kept for it, a copy of a branch's, or an empty one.
+
+        What its trajectory has below HBM and the buffer lacks is loaded into it.
+        """
         kv, turn, pauses = self.buffers, job.turn, self.replica.pauses
         owner = job.session.trajectory.number
         limit = turn.prompt_tokens + turn.kept_output
         own = job.pause.node if job.pause is not None and job.pause.locked else None
-        source, hit = kv.source(turn.stream, min(job.target - 1, limit), owner, own)
+        wanted = min(job.target - 1, limit)
+        source, hit = kv.source(turn.stream, wanted, owner, own)
         in_place = own is not None and source is own
         tokens = job.target + 1
         if self.schedule.reserve == "prompt_and_output":
@@ -139,6 +61,9 @@ class BufferAdmission(Admission):
         spare = self.headroom_blocks if self.running or pauses.kept else 0
         if not kv.can_open(tokens, source if in_place else None, spare):
             return False
+        host = pauses.host
+        found = [] if host.empty else host.cover(turn.stream, wanted, hit, owner)
+        have = hit + sum(found)
         sequence = job.sequence = kv.open(turn.stream, limit, source, hit, now_s, owner, tokens=tokens,
                                           in_place=in_place)
         if job.pause is not None:
@@ -147,8 +72,13 @@ class BufferAdmission(Admission):
         job.position = hit
         self.batch.slots += kv.room_left(sequence, job.target)
         if job.admitted_s < 0.0:
-            self._first_admitted(job, hit, hit, now_s)
-        self.begin_prefill(job)
+            self._first_admitted(job, hit, have, now_s)
+            if have > hit:
+                job.hit_below = tuple(found)
+        if have > hit:
+            self.reloads.start(job, have, found)
+        else:
+            self.begin_prefill(job)
         return True
 
     def leave(self, job: Job, now_s: float, *, finished: bool) -> Any:
@@ -205,6 +135,11 @@ class BufferReplica(Replica):
             self.kick()
         else:
             super().blocks_freed()
+
+    def blocks_taken(self) -> None:
+        """A buffer was taken outside the step loop: likewise."""
+        if self.buffers.due_s > 0.0:
+            self.kick()
 
     def decode_room(self) -> int:
         """Return nothing if a decoding turn needs a larger buffer before the next step, else plenty."""

@@ -9,9 +9,10 @@ import simpy
 
 from sim.engine.hops import Transfer, slowest_first
 from sim.memory.links import BACKGROUND, Bus, Direction, Link
-from sim.memory.tiers import Entry, Tier
+from sim.memory.tiers import Entry, Place, Tier, cover
 from sim.policies.eviction import Eviction
 from sim.records import LINK_USES, TIER_USES, TIERS, Sink
+from workloads.trajectory import Stream
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +66,15 @@ class HostConfig:
         A copy through host memory goes piece by piece, so it takes the slower hop and one piece of the faster.
     block_tokens
         Tokens of a block.
+    private
+        Each trajectory has its own entries: what one has stored, no other finds.
     """
 
     tiers: Mapping[str, TierConfig]
     memory_Bps: float = 0.0
     piece_bytes: float = 8 * 2**20
     block_tokens: int = 1
+    private: bool = False
 
 
 class Host:
@@ -126,6 +130,15 @@ class Host:
         """Return a tier by its name."""
         return self.tiers[TIERS.index(name)]
 
+    def place(self, stream: Stream, trajectory: int) -> Place:
+        """Return where content of a stream lies that a trajectory stores or looks for."""
+        return (trajectory, stream) if self.config.private else stream
+
+    def cover(self, stream: Stream, tokens: int, have_tokens: int, trajectory: int) -> list[int]:
+        """Return how many blocks each tier can add to the tokens that HBM holds (see `tiers.cover`)."""
+        return cover(self.tiers, stream, tokens, have_tokens, self.config.block_tokens,
+                     trajectory if self.config.private else -1)
+
     def ledgers(self, now_s: float) -> tuple[float, ...]:
         """Return what the node's links and tiers were used for so far, in the order of `records.TIMELINE_COLUMNS`.
 
@@ -172,7 +185,7 @@ class Host:
             blocks, lower = entry.ready - entry.first, self.tiers[below]
             if self.configs[below].evict_to and blocks > lower.capacity_blocks - lower.used:
                 return  # what makes room there is on its way further down
-            target = lower.reserve(entry.stream, entry.first, entry.ready, now_s, owner=entry.owner,
+            target = lower.reserve(entry.place, entry.first, entry.ready, now_s, owner=entry.owner,
                                    shared=entry.shared)
             if target is None:
                 return
@@ -191,7 +204,7 @@ class Host:
             self.demoting[index] -= held
             self.tiers[below].copied(target, end, now_s)
             self.tiers[index].release(entry, now_s)
-            self.tiers[index].forget(entry.stream, now_s)
+            self.tiers[index].forget(entry.place, now_s)
             self.overflow(now_s)
 
         ways = [way for way in (self.links[index], self.links[below]) if way is not None]

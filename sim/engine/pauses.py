@@ -17,9 +17,10 @@ from sim.engine.pause import Pause
 from sim.engine.prefetches import Prefetches
 from sim.engine.transfers import Transfers
 from sim.engine.write_backs import WriteBacks, Writes
-from sim.memory.kv_cache import KvCache
+from sim.memory.kv_cache import KvCache, PrivatePart
 from sim.memory.links import OFFLOAD
 from sim.memory.prefix_tree import Node
+from sim.memory.tiers import Piece
 from sim.policies.prediction import Predictor, Wait
 from sim.policies.retention import PauseView, Retention, TierView
 from sim.policies.retention.base import UNSEEN
@@ -100,7 +101,8 @@ class Pauses:
             pause.predicted_s = wait.mean()
             pause.wait = wait
             if self.write_through:
-                self._send(pause, self.writes.part(part, turn, self.kv.pool.block_tokens), "dram", now_s)
+                written = self.writes.part(part, turn, self.kv.pool.block_tokens)
+                self._send(pause, _pieces(written), "dram", now_s)
             decision = policy.decide(self._view(pause, wait))
         pause.action = decision.action
         if decision.action == "keep":
@@ -109,8 +111,7 @@ class Pauses:
             if pause.transfer is None:
                 self.kv.drop(part, now_s)
         elif decision.action == "offload":
-            whole = [(owner, floor, owner.end) for owner, floor in part]
-            if pause.transfer is None and not self._send(pause, whole, decision.tier, now_s):
+            if pause.transfer is None and not self._send(pause, self._whole(part), decision.tier, now_s):
                 self.offload_failures += 1
                 pause.action = "drop"
                 self.kv.drop(part, now_s)
@@ -182,8 +183,16 @@ class Pauses:
             self.let_go(pause, self.env.now)
             self.replica.blocks_freed()
 
+    def _whole(self, part: PrivatePart) -> list[Piece]:
+        """Return what an offload of a private part stores, from its beginning on."""
+        return _pieces([(node, floor, node.end) for node, floor in part])
+
+    def _moved(self, pause: Pause) -> int:
+        """Return the blocks that an offload of a context moves."""
+        return pause.blocks
+
     def _view(self, pause: Pause, wait: Wait) -> PauseView:
-        moved = float(pause.blocks * self.block_bytes)
+        moved = float(self._moved(pause) * self.block_bytes)
         kv, replica = self.kv, self.replica
         pool, private = kv.pool, pause.private_tokens
         tiers: dict[str, TierView] = {}
@@ -193,7 +202,8 @@ class Pauses:
                 tiers[name] = TierView(float(tier.room_blocks() * self.block_bytes), out_s, back_s)
         token_bytes = self.block_bytes / pool.block_tokens
         return PauseView(
-            tool=pause.tool, wait=wait, private_tokens=private, private_bytes=moved,
+            tool=pause.tool, wait=wait, private_tokens=private,
+            private_bytes=float(pause.blocks * self.block_bytes), moved_bytes=moved,
             context_tokens=pause.context_tokens, context_bytes=pause.context_tokens * token_bytes,
             batch_bytes=replica.batch.context * token_bytes,
             recompute_s=self.cost.step(0, 0, ((private, pause.context_tokens - private),)) if private else 0.0,
@@ -201,17 +211,17 @@ class Pauses:
             free_fraction=(pool.free + kv.tree.dormant) / pool.total, waiting=replica.admission.queue.count,
             blocked_share=replica.admission.pressure.share(self.env.now), tiers=tiers)
 
-    def _send(self, pause: Pause, part: list[tuple[Node, int, int]], name: str, now_s: float) -> bool:
-        """Copy blocks ``[first, end)`` of nodes to a tier; False if there are none or it has no room for them."""
+    def _send(self, pause: Pause, pieces: list[Piece], name: str, now_s: float) -> bool:
+        """Copy pieces of a context to a tier; False if there are none or it has no room for them."""
         tier = self.host.tier(name)
         copied = 0
-        for node, floor, end in reversed(part):
-            entry = tier.reserve(node.stream, floor, end, now_s, owner=pause.trajectory, shared=node.shared)
+        for place, first, end, shared in pieces:
+            entry = tier.reserve(place, first, end, now_s, owner=pause.trajectory, shared=shared)
             if entry is None:
                 break
-            copied += max(0, end - max(floor, entry.ready))
-            pause.entries.append((entry, floor, end))
-        if not part or len(pause.entries) < len(part):
+            copied += max(0, end - max(first, entry.ready))
+            pause.entries.append((entry, first, end))
+        if not pieces or len(pause.entries) < len(pieces):
             for entry, _, _ in pause.entries:
                 tier.cancel(entry, now_s)
             pause.entries.clear()
@@ -260,3 +270,8 @@ class Pauses:
         pause.transfer = None
         self.replica.accounts.leaving -= pause.leaving
         pause.leaving = 0
+
+
+def _pieces(part: list[tuple[Node, int, int]]) -> list[Piece]:
+    """Return blocks ``[first, end)`` of nodes, given deepest first, as pieces from the beginning on."""
+    return [Piece(node.stream, first, end, node.shared) for node, first, end in reversed(part)]

@@ -10,7 +10,9 @@ from sim.alarm import Alarm
 from sim.engine.pause import Pause
 from sim.memory.kv_cache import Sequence
 from sim.memory.links import PREFETCH, RELOAD
-from sim.memory.tiers import Entry, cover
+from sim.memory.prefix_tree import Node
+from sim.memory.tiers import Entry
+from workloads.trajectory import Stream
 
 if TYPE_CHECKING:
     from sim.engine.job import Job
@@ -52,6 +54,11 @@ class Prefetches:
         pause.fetch.promote(RELOAD)
         return True
 
+    @property
+    def awaited(self) -> bool:
+        """Whether a turn waits for a copy under way."""
+        return any(pause.joined is not None for pause in self._open)
+
     def give_up(self, now_s: float) -> bool:
         """Stop the copy begun last that no turn waits for: running turns need its blocks. False if there is none."""
         pauses = self.pauses
@@ -77,23 +84,37 @@ class Prefetches:
         kv = pauses.kv
         pool, now_s = kv.pool, pauses.env.now
         stream, tokens = pause.turn.stream, pause.context_tokens
-        node, hit = kv.match(stream, tokens + 1)
-        found = cover(pauses.host.tiers, stream, tokens, hit, pool.block_tokens)
+        node, hit = self._match(pause)
+        found = pauses.host.cover(stream, tokens, hit, pause.trajectory)
         blocks = sum(found)
         reach = (hit // pool.block_tokens + blocks) * pool.block_tokens
         limit = min(reach, tokens)
-        room = kv.available(stream, limit, node, hit) - pauses.replica.admission.reserved - blocks
+        room = self._room(stream, limit, node, hit, blocks) if blocks else 0
         if not blocks or room < config.only_above_free * pool.total:
             self.skipped += bool(blocks)
             return
         self.started += 1
         sequence = kv.open(stream, limit, node, hit, now_s, pause.trajectory)
         kv.grow(sequence, reach, now_s)
+        blocks = self._held(sequence, blocks)
         pauses.replica.accounts.loading += blocks
-        self._open[pause] = (sequence, reach, blocks, pauses.transfers.hold(stream))
+        self._open[pause] = (sequence, reach, blocks, pauses.transfers.hold(stream, pause.trajectory))
         pause.fetch = pauses.transfers.bring(found, "prefetch", pause.trajectory, PREFETCH,
                                              lambda: self._fetched(pause))
         pauses.replica.blocks_taken()
+
+    def _match(self, pause: Pause) -> tuple[Node | None, int]:
+        """Return what HBM still has of a context, and its tokens."""
+        return self.pauses.kv.match(pause.turn.stream, pause.context_tokens + 1)
+
+    def _room(self, stream: Stream, limit: int, node: Node | None, hit: int, blocks: int) -> int:
+        """Return the blocks that would be free or dormant, and promised to nobody, beside a context that came back."""
+        pauses = self.pauses
+        return pauses.kv.available(stream, limit, node, hit) - pauses.replica.admission.reserved - blocks
+
+    def _held(self, sequence: Sequence, blocks: int) -> int:
+        """Return the blocks of HBM that a copy of `blocks` blocks holds."""
+        return blocks
 
     def _fetched(self, pause: Pause) -> None:
         """The context is back: pin it until the trajectory is, or hand it to the turn that waits for it."""

@@ -57,7 +57,7 @@ class Relief:
         """Nothing runs, yet turns wait: break the deadlock. False if something under way may still resolve it."""
         admission, pauses = self.admission, self.replica.pauses
         queue = admission.queue
-        if admission.reloads.count or self.replica.accounts.leaving:
+        if admission.reloads.count or self.replica.accounts.leaving or pauses.prefetches.awaited:
             return False
         room = admission.schedule.prefill_room(0, 0)
         for job in queue.in_order()[1:]:
@@ -76,7 +76,7 @@ class Relief:
         if any(pause.returns for pause in pauses.kept):
             return False
         self.deadlocks += 1
-        if pauses.demote(now_s):
+        if pauses.demote(now_s) or pauses.prefetches.give_up(now_s):
             return True
         job = queue.head()
         queue.pop(job)

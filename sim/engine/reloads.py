@@ -42,7 +42,7 @@ class Reloads:
         self.count += 1
         replica.accounts.loading += blocks
         transfers = replica.pauses.transfers
-        self._held[job] = (tokens, blocks, transfers.hold(job.turn.stream))
+        self._held[job] = (tokens, blocks, transfers.hold(job.turn.stream, job.session.trajectory.number))
         job.transfer = transfers.bring(found, "reload", job.session.trajectory.number,
                                        PIPELINED if self.pipelined else RELOAD, lambda: self._copied(job))
         if self.pipelined:

@@ -9,6 +9,7 @@ from typing import Any
 
 import simpy
 
+from sim.engine.buffer_pauses import BufferPauses
 from sim.engine.buffers import BufferReplica
 from sim.engine.cluster import Cluster
 from sim.engine.dividing import buffer_cache, buffer_counts
@@ -139,7 +140,8 @@ def _replica(env: simpy.Environment, cluster: Cluster, index: int, scenario: Sce
     link = Link(env, deployment.host_link_Bps_out, deployment.host_link_Bps_in, deployment.host_link_latency_s,
                 deployment.host_link_Bps_both, host.bus)
     transfers = Transfers(env, index, link, host, deployment.block_bytes, sink)
-    replica.attach(Pauses(env, replica, kv, transfers, cost, scenario.retention, predictor, sink, writes=writes))
+    pauses = Pauses if deployment.allocator.paged else BufferPauses
+    replica.attach(pauses(env, replica, kv, transfers, cost, scenario.retention, predictor, sink, writes=writes))
     return replica
 
 
@@ -162,7 +164,8 @@ def _host_config(scenario: Scenario, deployment: Deployment) -> HostConfig:
             evict_to="" if given.evict_to == "nowhere" else given.evict_to, low_fraction=given.low_watermark,
             high_fraction=given.high_watermark, exclusive=given.exclusive, eviction=given.eviction,
             least_tokens=given.min_load)
-    return HostConfig(tiers, deployment.dram_Bps, block_tokens=deployment.block_size)
+    return HostConfig(tiers, deployment.dram_Bps, block_tokens=deployment.block_size,
+                      private=not deployment.allocator.paged)
 
 
 def _writes(scenario: Scenario) -> Writes:

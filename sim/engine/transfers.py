@@ -77,12 +77,13 @@ class Transfers:
         return (*(tier.used * self.block_bytes for tier in host.tiers), link.out.busy_s, link.into.busy_s, *mine,
                 *ledgers)
 
-    def hold(self, stream: Stream | None) -> list[tuple[int, Entry]]:
-        """Pin every entry of a stream and its ancestors while they are read; undo with `let_go`."""
+    def hold(self, stream: Stream | None, trajectory: int) -> list[tuple[int, Entry]]:
+        """Pin the entries a trajectory finds of a stream and its ancestors while it reads them; undo with `let_go`."""
         held: list[tuple[int, Entry]] = []
         while stream is not None:
+            place = self.host.place(stream, trajectory)
             for index, tier in enumerate(self.host.tiers):
-                entry = tier.hold(stream, self.env.now)
+                entry = tier.hold(place, self.env.now)
                 if entry is not None:
                     held.append((index, entry))
             stream = stream.parent
@@ -94,7 +95,7 @@ class Transfers:
             tier = self.host.tiers[index]
             tier.release(entry, self.env.now)
             if self.host.configs[index].exclusive:
-                tier.forget(entry.stream, self.env.now)
+                tier.forget(entry.place, self.env.now)
 
     def _start(self, transfer: Transfer, index: int, blocks: int, priority: int, *, out: bool) -> None:
         places = ("hbm", TIERS[index]) if out else (TIERS[index], "hbm")

@@ -1,8 +1,9 @@
 """Sequences in contiguous buffers: what a running turn holds where nothing is shared.
 
 A turn gets a buffer when it is admitted. Its context may stay in the buffer while its trajectory waits, and the next
-turn goes on in it; a branch copies it. No trajectory finds what another has computed. Blocks of the pool are slots of
-one token; what a sequence takes whatever its length (windows, linear states) lies at the head of its buffer.
+turn goes on in it; a branch copies it; a context that left for a lower tier comes back into a new one. No trajectory
+finds what another has computed. Blocks of the pool are slots of one token; what a sequence takes whatever its length
+(windows, linear states) lies at the head of its buffer.
 """
 
 from __future__ import annotations
@@ -117,6 +118,11 @@ class BufferCache(KvCache):
         if need is None or not need:
             return need is not None
         return self.allocator.space.room(need) and self.pool.free - need >= spare
+
+    def room_beside(self, tokens: int) -> int:
+        """Return the slots that would be free beside a new buffer for `tokens` tokens; -1 if no hole holds it."""
+        need = self.allocator.needs(-1, tokens + self.state_slots)
+        return self.pool.free - need if need and self.allocator.space.room(need) else -1
 
     def can_grow(self, sequence: Sequence, tokens: int) -> bool:
         """Return whether `extend` would do it."""

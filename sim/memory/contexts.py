@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from sim.memory.allocators.paged import BlockPool
 from sim.memory.kv_cache import Sequence
@@ -94,3 +94,13 @@ def common_tokens(stream: Stream, tokens: int, other: Stream, other_tokens: int)
         tokens = min(tokens, at.attach)
         at = at.parent
     return 0
+
+
+def runs(stream: Stream, tokens: int) -> Iterator[tuple[Stream, int, int]]:
+    """Yield the runs ``[first, end)`` of streams that make up the first `tokens` tokens of `stream`, last run first."""
+    at: Stream | None = stream
+    while at is not None:
+        if at.attach < tokens:
+            yield at, at.attach, tokens
+            tokens = at.attach
+        at = at.parent

@@ -1,28 +1,42 @@
 """Tiers below HBM: contexts of paused trajectories, and which of them go first.
 
 A tier belongs to a node and is shared by its replicas. It holds, per stream, one run of whole blocks
-``[first, end)``; a copy under way pins its entry, and blocks can be found only when their copy has ended.
+``[first, end)``; a copy under way pins its entry, and blocks can be found only when their copy has ended. Where
+trajectories share nothing, each has a run of its own of a stream.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from sim.policies.eviction import Arc, EntryView, Eviction
 from workloads.trajectory import Stream
 
+#: What an entry is found by: a stream, or a stream as one trajectory has it.
+Place = Stream | tuple[int, Stream]
+
+
+class Piece(NamedTuple):
+    """Blocks ``[first, end)`` that are to be stored at a place; `shared` if several streams grew out of it."""
+
+    place: Place
+    first: int
+    end: int
+    shared: bool = False
+
 
 class Entry:
-    """Blocks ``[first, end)`` of a stream in this tier, of which those below `ready` can be read.
+    """Blocks ``[first, end)`` at a place in this tier, of which those below `ready` can be read.
 
     `owner` is the trajectory that wrote it last, `shared` whether several streams grew out of it then.
     """
 
-    __slots__ = ("end", "first", "last_use_s", "owner", "pins", "ready", "shared", "since_s", "stream", "uses")
+    __slots__ = ("end", "first", "last_use_s", "owner", "pins", "place", "ready", "shared", "since_s", "uses")
 
-    def __init__(self, stream: Stream, first: int) -> None:
-        self.stream = stream
+    def __init__(self, place: Place, first: int) -> None:
+        self.place = place
         self.first = first
         self.end = first
         self.ready = first
@@ -78,7 +92,7 @@ class Tier:
         self.evicted = 0
         self.least_blocks = 0
         #: In order of their last use.
-        self.entries: OrderedDict[Stream, Entry] = OrderedDict()
+        self.entries: OrderedDict[Place, Entry] = OrderedDict()
         self.byte_s = 0.0
         self.reused_byte_s = 0.0
         self._wasted_block_s = 0.0
@@ -93,14 +107,14 @@ class Tier:
         """Return the blocks that could be stored now: free ones and those of entries that no copy pins."""
         return self.capacity_blocks - self.pinned
 
-    def reserve(self, stream: Stream, first: int, end: int, now_s: float, *, owner: int = -1,
+    def reserve(self, place: Place, first: int, end: int, now_s: float, *, owner: int = -1,
                 shared: bool = False) -> Entry | None:
-        """Make room for blocks ``[first, end)`` of `stream` and pin its entry; None if there is none.
+        """Make room for blocks ``[first, end)`` at `place` and pin its entry; None if there is none.
 
         Blocks the tier already holds are not stored twice: the copy is of ``[entry.ready, end)``. An entry that does
         not reach down to `first` cannot be joined to the new blocks and is replaced.
         """
-        entry = self.entries.get(stream)
+        entry = self.entries.get(place)
         if entry is not None and not entry.first <= first <= entry.ready:
             if entry.pins or end - first > self.capacity_blocks - self.pinned:
                 return None
@@ -114,26 +128,26 @@ class Tier:
                 self._unpin(entry, now_s)
             return None
         if entry is None:
-            entry = self.entries[stream] = Entry(stream, first)
+            entry = self.entries[place] = Entry(place, first)
             self._pin(entry)
         self._book(now_s)
         if need > 0:
             self.used += need
             self.pinned += need
             entry.end = end
-            if self._lists is not None and self._lists.recall(stream, need):
+            if self._lists is not None and self._lists.recall(place, need):
                 entry.uses = max(entry.uses, 1)
         entry.owner, entry.shared = owner, shared
         entry.last_use_s = now_s
-        self.entries.move_to_end(stream)
+        self.entries.move_to_end(place)
         return entry
 
-    def hold(self, stream: Stream, now_s: float) -> Entry | None:
-        """Pin the stream's entry while it is read; None if there is none. Undo with `release`."""
-        entry = self.entries.get(stream)
+    def hold(self, place: Place, now_s: float) -> Entry | None:
+        """Pin the entry at a place while it is read; None if there is none. Undo with `release`."""
+        entry = self.entries.get(place)
         if entry is not None:
             self._pin(entry)
-            self.entries.move_to_end(stream)
+            self.entries.move_to_end(place)
             entry.uses += 1
             entry.last_use_s = now_s
             blocks = entry.ready - entry.first
@@ -158,9 +172,9 @@ class Tier:
         """A copy into `entry` was cancelled: forget the blocks it did not bring, unless another copy brings them."""
         self._unpin(entry, now_s)
 
-    def forget(self, stream: Stream, now_s: float) -> None:
-        """Drop the stream's entry unless a copy pins it (its trajectory has ended, or HBM holds it again)."""
-        entry = self.entries.get(stream)
+    def forget(self, place: Place, now_s: float) -> None:
+        """Drop the entry at a place unless a copy pins it (its trajectory has ended, or HBM holds it again)."""
+        entry = self.entries.get(place)
         if entry is not None and not entry.pins:
             self._shrink(entry, entry.first, now_s)
 
@@ -239,7 +253,7 @@ class Tier:
         for entry, step in victims:
             self.evicted += step
             if self._lists is not None:
-                self._lists.evicted(entry.stream, step, used_again=entry.uses > 0)
+                self._lists.evicted(entry.place, step, used_again=entry.uses > 0)
             self._shrink(entry, entry.end - step, now_s)
         return True
 
@@ -266,19 +280,20 @@ class Tier:
             entry.ready = end
             self._set_since(entry, entry.since_s - lost * age_s)
         if entry.end == entry.first and not entry.pins:
-            del self.entries[entry.stream]
+            del self.entries[entry.place]
 
     def _book(self, now_s: float) -> None:
         self.byte_s += self.used * self.block_bytes * (now_s - self._since_s)
         self._since_s = now_s
 
 
-def cover(tiers: Sequence[Tier], stream: Stream, tokens: int, have_tokens: int, block_tokens: int) -> list[int]:
+def cover(tiers: Sequence[Tier], stream: Stream, tokens: int, have_tokens: int, block_tokens: int,
+          owner: int = -1) -> list[int]:
     """Return how many blocks of a prompt each tier can add to the `have_tokens` tokens that HBM holds.
 
     The prompt is the first `tokens` tokens of `stream`. Entries of the stream and of its ancestors, in whichever tier,
     are joined as long as they leave no gap; where two tiers hold a block, the first of them gives it. Fewer blocks in
-    all than a tier that gives some asks for are none.
+    all than a tier that gives some asks for are none. With an `owner`, only what this trajectory has stored counts.
     """
     pieces: list[tuple[Stream, int]] = []
     at: Stream | None = stream
@@ -291,7 +306,7 @@ def cover(tiers: Sequence[Tier], stream: Stream, tokens: int, have_tokens: int, 
     for piece, upto in reversed(pieces):
         while covered < upto:
             for index, tier in enumerate(tiers):
-                entry = tier.entries.get(piece)
+                entry = tier.entries.get(piece if owner < 0 else (owner, piece))
                 if entry is not None and entry.first <= covered < entry.ready:
                     reach = min(entry.ready, upto)
                     found[index] += reach - covered

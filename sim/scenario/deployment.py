@@ -11,10 +11,10 @@ from hardware_profiles import GpuProfile, ModelProfile, NodeProfile
 from hardware_profiles import model as model_named
 from hardware_profiles import node as node_named
 from hardware_profiles.dtypes import DTYPE_BYTES
-from hardware_profiles.nodes import Method, Rates
 from sim.analytic import sizing
 from sim.errors import InputError
 from sim.scenario.allocators import Allocator, Static
+from sim.scenario.host_copies import host_copies
 from sim.scenario.tier_places import TierPlace, places
 from sim.units import GiB
 
@@ -62,7 +62,8 @@ class Deployment:
     host_link_latency_s
         Fixed cost of a transfer.
     piece_bytes
-        Contiguous bytes of a copy on one GPU; the host link's rates are those of such pieces.
+        Contiguous bytes of a copy on one GPU, infinite where they are a whole context's; the host link's rates are
+        those of such pieces.
     step_slowdown
         Share by which steps take longer while a copy runs.
     dram_Bps
@@ -143,6 +144,10 @@ class Deployment:
             return self.allocator.slots(tokens, self.state_slots) * self.block_bytes
         return -(-tokens // self.block_size) * self.block_bytes + self.state_bytes_per_sequence
 
+    def stored_bytes(self, tokens: int) -> int:
+        """Return the bytes a context of `tokens` tokens takes below HBM: of a buffer only what is in it."""
+        return self.trajectory_bytes(tokens) if self.allocator.paged else tokens * self.block_bytes
+
     def fit(self, tokens: int, shared: int = 0, headroom: float = 0.0) -> int:
         """Return how many contexts of `tokens` tokens the pool of a replica holds.
 
@@ -198,7 +203,8 @@ def deploy(scenario: Scenario) -> Deployment:
     token_bytes = model.kv_bytes_per_token(scenario.kv_dtype) * copies
     block = max(1, math.ceil(sizing.block_bytes(scenario.engine.slot_tokens, token_bytes)))
     fullest_stage = pp * math.ceil(model.n_layers / pp) / model.n_layers
-    piece, rates = _copies(scenario, model, node, block / group)
+    moves = host_copies(scenario, model, node, block / group)
+    rates = moves.rates
     cap = node.host_dram_Bps or math.inf
     found = Deployment(
         model=model, node=node, gpu=node.gpu, weights_dtype=scenario.weights_dtype, kv_dtype=scenario.kv_dtype,
@@ -217,8 +223,8 @@ def deploy(scenario: Scenario) -> Deployment:
         peak_flops=node.gpu.flops(scenario.weights_dtype) * group, hbm_Bps=node.gpu.hbm_Bps * group,
         nvlink_Bps=node.gpu.nvlink_Bps or min(node.host_link.out_Bps, node.host_link.in_Bps),
         host_link_Bps_out=min(group * rates.out_Bps, cap), host_link_Bps_in=min(group * rates.in_Bps, cap),
-        host_link_Bps_both=min(group * rates.both_Bps, cap), host_link_latency_s=node.host_link.latency_s,
-        piece_bytes=piece, step_slowdown=node.host_link.slowdown(_method(scenario)), dram_Bps=node.host_dram_Bps,
+        host_link_Bps_both=min(group * rates.both_Bps, cap), host_link_latency_s=moves.latency_s,
+        piece_bytes=moves.piece_bytes, step_slowdown=moves.slowdown, dram_Bps=node.host_dram_Bps,
         tiers=places(scenario, node, pool * per_node),
         price_usd_per_gpu_hour=node.price_usd_per_gpu_hour,
     )
@@ -285,22 +291,3 @@ def _pool_blocks(scenario: Scenario, model: ModelProfile, pool: int, block: floa
         raise InputError(f"the KV pool of {pool} bytes does not hold one block of {math.ceil(block)} bytes "
                          f"({scenario.engine.slot_tokens} tokens of {model.name})", field=field)
     return blocks
-
-
-def _method(scenario: Scenario) -> Method:
-    return "pieces" if scenario.tiers.dram is None else scenario.tiers.dram.method
-
-
-def _copies(scenario: Scenario, model: ModelProfile, node: NodeProfile, block: float) -> tuple[float, Rates]:
-    """Return the contiguous bytes of a copy on one GPU, of a block's bytes there, and the rates of its link for them.
-
-    With the layout `per_layer` a layer's keys and values are two pieces, and a latent is one.
-    """
-    piece, dram = block, scenario.tiers.dram
-    if dram is not None and dram.layout == "per_layer":
-        layers = max(1.0, model.full_layers / scenario.parallelism.pp)
-        piece /= layers if model.mla else 2.0 * layers
-    try:
-        return piece, node.host_link.achieved(piece, _method(scenario), node.gpu.hbm_Bps)
-    except InputError as error:
-        raise error.at(field="tiers.dram.method") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -166,7 +167,7 @@ def _ceilings(scenario: Scenario, place: Deployment, contexts: Contexts,
         for tokens in in_tiers if at.capacity_bytes else ():
             shared = name == "remote"
             yield Row(section, f"{contexts[tokens]} each, in {called(name)}",
-                      sizing.concurrency(at.capacity_bytes, place.trajectory_bytes(tokens))
+                      sizing.concurrency(at.capacity_bytes, place.stored_bytes(tokens))
                       * (1 if shared else place.nodes), "trajectories",
                       f"tiers.{name}.capacity / trajectory, floored{'' if shared else ', x nodes'}")
 
@@ -263,7 +264,9 @@ def _copies(scenario: Scenario, place: Deployment) -> str:
     share = place.copy_efficiency
     dram = scenario.tiers.dram
     if dram is not None and dram.method == "staged":
-        return f"Blocks are gathered in HBM and copied together, at {share:.0%} of the host link's rate."
+        return f"Pieces are gathered in HBM and copied together, at {share:.0%} of the host link's rate."
+    if math.isinf(place.piece_bytes):
+        return f"A context is copied out of its buffer in one go, at {share:.0%} of the host link's rate."
     text = f"Copies go in pieces of {place.piece_bytes:,.0f} bytes a GPU, at {share:.0%} of the host link's rate"
     return f"{text}{'; no link was measured with pieces so small' if place.piece_bytes < SMALLEST_PIECE else ''}."
 

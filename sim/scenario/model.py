@@ -242,10 +242,9 @@ class Scenario(_Config):
         return self
 
     @model_validator(mode="after")
-    def _buffers_stay_in_hbm(self) -> Self:
-        kind = self.engine.allocator.kind
-        for name, tier in self.tiers:
-            if tier is not None and kind != "paged":
-                raise InputError(f"the buffers of a {kind} allocator stay in HBM; leave the tier out or use a paged "
-                                 "allocator", field=f"tiers.{name}", got=kind)
+    def _buffers_leave_at_pauses(self) -> Self:
+        kind, dram = self.engine.allocator.kind, self.tiers.dram
+        if kind != "paged" and dram is not None and dram.write != "on_pause":
+            raise InputError(f"a {kind} allocator gives a buffer up whole, so its context is written when it is "
+                             "offloaded: on_pause is all there is", field="tiers.dram.write", got=dram.write)
         return self

@@ -54,7 +54,7 @@ class DramTier(_Tier):
     write: Literal["on_pause", "on_compute", "on_evict"] = "on_pause"
     """When contexts are written to it: when the retention policy offloads them; as soon as a turn has computed them
     (write-through), so that HBM can drop them at once and the link carries every block; or ahead of their eviction
-    (write-back), so that the link carries only what HBM does not keep."""
+    (write-back), so that the link carries only what HBM does not keep. Contiguous buffers are written `on_pause`."""
     write_ahead: Fraction = 0.1
     """With `write: on_evict`, dormant contexts are copied, those used longest ago first, while fewer blocks than this
     share of the pool are free or copied. What is needed before its copy has ended is lost, and counted."""

@@ -11,6 +11,7 @@ from typing import Any, get_args
 
 import simpy
 
+from sim.engine.buffer_pauses import BufferPauses
 from sim.engine.buffers import BufferReplica
 from sim.engine.cluster import Cluster
 from sim.engine.host import Host, HostConfig, TierConfig
@@ -746,7 +747,8 @@ def run(setup: Setup, agents: Agents) -> Run:
     recorder = Recorder()
     cluster = Cluster(env, recorder, RoundRobin(), setup.most_alive)
     block_bytes = setup.size * TOKEN_BYTES
-    below = HostConfig(tiers_of(setup, block_bytes), setup.bus_Bps, 2.0 * block_bytes, setup.size)
+    below = HostConfig(tiers_of(setup, block_bytes), setup.bus_Bps, 2.0 * block_bytes, setup.size,
+                       private=setup.buffers is not None)
     shared: dict[str, Tier] = {}
     predictor = setup.policy.predictor.start({})
     cost = RooflineCost(SHAPE, setup.mode, 0.5, 0.8, 1e-3)
@@ -761,7 +763,8 @@ def run(setup: Setup, agents: Agents) -> Run:
                        step_slowdown=setup.step_slowdown, stretches=setup.stretches)
         link = Link(env, setup.link_Bps, setup.link_Bps, setup.latency_s, 1.5 * setup.link_Bps if setup.both else None,
                     host.bus)
-        replica.attach(Pauses(env, replica, kv, Transfers(env, number, link, host, block_bytes, recorder), cost,
+        pauses = BufferPauses if setup.buffers is not None else Pauses
+        replica.attach(pauses(env, replica, kv, Transfers(env, number, link, host, block_bytes, recorder), cost,
                               setup.policy, predictor, recorder, writes=setup.writes))
         cluster.replicas.append(replica)
     drawn = list(trajectories(agents))

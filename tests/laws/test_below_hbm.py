@@ -279,6 +279,32 @@ def small(preset: str, policy: str, tiers: dict[str, Any], eviction: str) -> sim
             "observation": 500, "tools": {"shell": {"wait": "4 s"}}}}})
 
 
+def books_are_closed(result: sim.Result) -> None:
+    """Hit rates, what pauses hold, tiers and links each sum to the whole."""
+    summary = result.summary
+    assert max(summary["checks"]["ledger_residual"].values()) < 1e-6
+    rates = summary["hit_rate"]
+    found = sum(rates[name] or 0.0 for name in ("hbm", *TIERS))
+    assert found == pytest.approx(rates["total"])
+    assert rates["total"] <= rates["ceiling"] + 1e-12
+    held = summary["hold_GB_s"]
+    assert sum(held["by_tier"].values()) == pytest.approx(held["total"])
+    assert sum(held["by_tool"].values()) == pytest.approx(held["total"])
+    for tier, tools in held["by_tool_and_tier"].items():
+        assert sum(tools.values()) == pytest.approx(held["by_tier"][tier])
+    span = summary["checks"]["span_s"]
+    at = deploy(result.scenario)
+    for tier, uses in summary["ledger"]["tier_byte_s"].items():
+        whole = at.tiers[tier].capacity_bytes // at.block_bytes * at.block_bytes * span
+        assert sum(uses.values()) == pytest.approx(whole)
+    assert set(summary["ledger"]["tier_byte_s"]) == set(at.tiers)
+    for link, uses in summary["ledger"]["link_s"].items():
+        assert sum(uses.values()) == pytest.approx(span * (at.replicas if link.startswith("host") else at.nodes))
+    frame = result.pauses[result.pauses["start_s"] >= summary["checks"]["warmup_s"]]
+    for tier in ("hbm", *TIERS):
+        assert frame[f"hold_{tier}_byte_s"].sum() / 1e9 == pytest.approx(held["by_tier"][tier])
+
+
 @pytest.mark.parametrize("layout", TIERED)
 @pytest.mark.parametrize("preset", ["vllm", "sglang", "trtllm", "lmcache", "hicache"])
 def test_every_preset_with_every_layout_closes_its_books(preset: str, layout: str) -> None:
@@ -287,26 +313,4 @@ def test_every_preset_with_every_layout_closes_its_books(preset: str, layout: st
     for step in range(3):
         policy = RETENTIONS[(turn + 3 * step) % len(RETENTIONS)].model_fields["policy"].default
         eviction = EVICTIONS[(turn + step) % len(EVICTIONS)].model_fields["policy"].default
-        result = small(preset, policy, TIERED[layout], eviction)
-        summary = result.summary
-        assert max(summary["checks"]["ledger_residual"].values()) < 1e-6
-        rates = summary["hit_rate"]
-        found = sum(rates[name] or 0.0 for name in ("hbm", *TIERS))
-        assert found == pytest.approx(rates["total"])
-        assert rates["total"] <= rates["ceiling"] + 1e-12
-        held = summary["hold_GB_s"]
-        assert sum(held["by_tier"].values()) == pytest.approx(held["total"])
-        assert sum(held["by_tool"].values()) == pytest.approx(held["total"])
-        for tier, tools in held["by_tool_and_tier"].items():
-            assert sum(tools.values()) == pytest.approx(held["by_tier"][tier])
-        span = summary["checks"]["span_s"]
-        at = deploy(result.scenario)
-        for tier, uses in summary["ledger"]["tier_byte_s"].items():
-            whole = at.tiers[tier].capacity_bytes // at.block_bytes * at.block_bytes * span
-            assert sum(uses.values()) == pytest.approx(whole)
-        assert set(summary["ledger"]["tier_byte_s"]) == set(at.tiers)
-        for link, uses in summary["ledger"]["link_s"].items():
-            assert sum(uses.values()) == pytest.approx(span * (at.replicas if link.startswith("host") else at.nodes))
-        frame = result.pauses[result.pauses["start_s"] >= summary["checks"]["warmup_s"]]
-        for tier in ("hbm", *TIERS):
-            assert frame[f"hold_{tier}_byte_s"].sum() / 1e9 == pytest.approx(held["by_tier"][tier])
+        books_are_closed(small(preset, policy, TIERED[layout], eviction))

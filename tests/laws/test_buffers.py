@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from models import RETENTIONS, Run, Setup, replace, run
 from test_engine_laws import LAWS, assert_same, hits, some_agents, some_policy, some_schedule, without
 
+from sim.engine.buffer_batch import BufferBatch
 from sim.engine.cluster import Cluster
 from sim.engine.job import Job
 from sim.memory.allocators.buddy import BuddyAllocator
@@ -69,23 +70,38 @@ def accounts_agree(cluster: Cluster) -> None:
         kv, batch, admission = replica.kv, replica.batch, replica.admission
         replica.bring_up_to_date()
         stats = kv.allocator.stats()
-        running = {job.sequence.context: batch.position(job) if job.state == Job.DECODE else job.position
-                   for job in admission.running}
-        kept = {pause.node for pause in replica.pauses.kept}
-        assert {context for mine in kv._by_owner.values() for context in mine} == set(running) | kept
-        assert not set(running) & kept
-        assert all(context.in_use for context in running)
+        jobs = {*admission.running, *(job for job in admission.reloads._held)}
+        running = {job.sequence.context: tokens_there(batch, job) for job in jobs}
+        pauses = replica.pauses
+        coming = {sequence.context for sequence, *_ in pauses.prefetches._open.values()}
+        contexts = {context for mine in kv._by_owner.values() for context in mine}
+        leaving = {context for context in contexts if context.pause is not None and context.pause.transfer is not None}
+        kept = {pause.node for pause in pauses.kept} | leaving
+        assert not leaving & {pause.node for pause in pauses.kept}
+        assert contexts == set(running) | kept | coming
+        assert len(contexts) == len(running) + len(kept) + len(coming)
+        assert all(context.in_use for context in (*running, *coming))
         assert not any(context.in_use for context in kept)
         tokens = sum(running.values()) + sum(context.tokens for context in kept)
-        assert stats.useful == tokens + kv.state_slots * (len(running) + len(kept))
-        assert stats.free == replica.kv.pool.free == kv.pool.total - sum(c.end for c in (*running, *kept))
+        assert stats.useful == tokens + kv.state_slots * len(contexts)
+        assert stats.free == replica.kv.pool.free == kv.pool.total - sum(context.end for context in contexts)
         assert kv.tree.kept == sum(context.end for context in kept)
-        empty = sum(context.end - kv.state_slots - (max(job.target, running[context]))
-                    for job in admission.running for context in [job.sequence.context])
+        assert replica.accounts.leaving == sum(context.end for context in leaving)
+        assert replica.accounts.loading == sum(context.end for context in coming) + sum(
+            blocks for _, blocks, _ in admission.reloads._held.values())
+        empty = sum(job.sequence.context.end - kv.state_slots - max(job.target, running[job.sequence.context])
+                    for job in jobs)
         assert batch.slots == empty
         assert batch.context == sum(batch.position(job) for job in admission.running if job.state == Job.DECODE)
         parts = kv.segments()
         assert [part.start for part in parts] + [kv.pool.total] == [0] + [part.end for part in parts]
+
+
+def tokens_there(batch: BufferBatch, job: Job) -> int:
+    """The tokens of a turn's buffer that are computed or loaded; what is being loaded is not there yet."""
+    if job.transfer is not None:
+        return job.sequence.base
+    return batch.position(job) if job.state == Job.DECODE else job.position
 
 
 def everything_is_given_back(result: Run) -> None:
@@ -98,6 +114,14 @@ def everything_is_given_back(result: Run) -> None:
         assert (replica.batch.next_growth, replica.batch._steps) == (1 << 62, {})
 
 
+def only_what_no_buffer_holds_is_refused(result: Run) -> None:
+    """Whatever is kept, on its way or in the way: a turn that would fit in an empty pool is served."""
+    kv = result.cluster.replicas[0].kv
+    for record in result.recorder.turns:
+        if record["status"] == "rejected":
+            assert not kv.fits(record["prompt_tokens"] + record["output_tokens"])
+
+
 def samples_say_what_is_taken(result: Run) -> None:
     for sample in result.recorder.samples:
         allocated = sample["allocated_tokens"]
@@ -106,13 +130,16 @@ def samples_say_what_is_taken(result: Run) -> None:
         assert 0 <= sample["largest_hole_tokens"] <= result.setup.blocks - allocated
 
 
+OF_BUFFERS = (everything_is_given_back, only_what_no_buffer_holds_is_refused, samples_say_what_is_taken)
+
+
 @ALLOCATORS
 @ALL_POLICIES
 @settings(max_examples=60)
 @given(SEEDS)
 def test_every_run_obeys_the_laws(kind: str, policy: Any, seed: int) -> None:
     result = some_run(kind, policy, seed, watch=accounts_agree)
-    for law in (*LAWS, everything_is_given_back, samples_say_what_is_taken):
+    for law in (*LAWS, *OF_BUFFERS):
         law(result)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,8 @@ def test_what_is_resolved_loads_again(kind: str) -> None:
     ("engine: {allocator: {kind: static, smax: 8}}", "engine.allocator.smax: unknown field; did you mean s_max?"),
     ("engine: {allocator: {kind: static, s_max: 0}}",
      "engine.allocator.s_max: must be greater than or equal to 1 (got 0)"),
-    ("engine: {allocator: {kind: growth, factor: 1}}", "engine.allocator.factor: must be greater than 1 (got 1)"),
+    ("engine: {allocator: {kind: growth, factor: 1}}",
+     "engine.allocator.factor: must be greater than or equal to 1.01 (got 1)"),
     ("engine: {allocator: {kind: growth, initial: 0}}",
      "engine.allocator.initial: expected tokens, 1 or more, or prompt (got 0)"),
     ("engine: {allocator: {kind: growth, initial: all}}",
@@ -82,9 +84,24 @@ def test_one_line_with_its_place(line: str, says: str, tmp_path: Path) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_buffers_stay_in_hbm() -> None:
-    with pytest.raises(InputError, match=r"tiers\.dram: the buffers of a growth allocator stay in HBM; leave the tier"):
-        load(f"{GOOD}engine: {{allocator: growth}}\ntiers: {{dram: {{capacity: 1 TiB}}}}\n")
+@pytest.mark.parametrize("write", ["on_compute", "on_evict"])
+def test_a_buffer_is_written_below_only_as_it_leaves(write: str) -> None:
+    with pytest.raises(InputError, match=r"tiers\.dram\.write: a growth allocator gives a buffer up whole, so its con"):
+        load(f"{GOOD}engine: {{allocator: growth}}\ntiers: {{dram: {{capacity: 1 TiB, write: {write}}}}}\n")
+    assert load(f"{GOOD}engine: {{allocator: growth}}\ntiers: {{dram: {{capacity: 1 TiB}}}}\n").tiers.dram
+
+
+def test_a_context_is_copied_out_of_its_buffer_in_one_piece() -> None:
+    """At the link's full rate, once a copy has started; the layout says into how many copies it falls."""
+    text = f"{GOOD}engine: {{allocator: buddy}}\ntiers: {{dram: {{capacity: 1 TiB}}}}\n"
+    link = deploy(load(text)).node.host_link
+    for layout, copies in (("block", 1), ("per_layer", 2 * 80)):
+        at = deploy(load(text, overrides=[f"tiers.dram.layout={layout}"]))
+        assert at.piece_bytes == math.inf
+        assert at.host_link_Bps_out == at.gpus_per_replica * link.out_Bps
+        assert at.host_link_Bps_in == at.gpus_per_replica * link.in_Bps
+        assert at.host_link_latency_s == link.latency_s + copies * link.half_rate_bytes / link.out_Bps
+        assert at.stored_bytes(1025) == 1025 * at.block_bytes < at.trajectory_bytes(1025)
 
 
 @pytest.mark.parametrize(("line", "says"), [

@@ -51,8 +51,10 @@ class PauseView:
     wait
         The predictor's distribution of the wait.
     private_tokens, private_bytes
-        Context that no other turn or trajectory uses, and its bytes over all GPUs of the replica: what can be moved
-        or dropped.
+        Context that no other turn or trajectory uses, and the bytes of HBM it takes over all GPUs of the replica: what
+        dropping it frees.
+    moved_bytes
+        Bytes of a copy of it: without what is empty in its buffer, if it lies in one.
     context_tokens, context_bytes
         The whole context.
     batch_bytes
@@ -71,6 +73,7 @@ class PauseView:
     wait: Wait
     private_tokens: int
     private_bytes: float
+    moved_bytes: float
     context_tokens: int
     context_bytes: float
     batch_bytes: float
@@ -82,9 +85,9 @@ class PauseView:
     tiers: dict[str, TierView]
 
     def room_in(self, tier: str) -> bool:
-        """Return whether the private bytes fit in `tier`."""
+        """Return whether a copy of the private context fits in `tier`."""
         view = self.tiers.get(tier)
-        return view is not None and self.private_bytes <= view.free_bytes
+        return view is not None and self.moved_bytes <= view.free_bytes
 
     def back_s(self) -> float:
         """Return the shortest time to have the context again once it is gone: reloaded from DRAM or recomputed."""
@@ -92,7 +95,7 @@ class PauseView:
 
 
 #: Stands for the view of a policy that looks at nothing.
-UNSEEN = PauseView("", Point(0.0), 0, 0.0, 0, 0.0, 0.0, 0.0, 1.0, 1.0, 0, 0.0, {})
+UNSEEN = PauseView("", Point(0.0), 0, 0.0, 0.0, 0, 0.0, 0.0, 0.0, 1.0, 1.0, 0, 0.0, {})
 
 
 class Prefetch(PolicyConfig):
