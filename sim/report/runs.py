@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,8 @@ class Runs:
     summaries: dict[str | None, dict[str, Any]]
     #: For each value and replication, what its pauses held and how long turns waited (see `held`).
     points: list[dict[str, Any]] = field(default_factory=list)
+    #: Where the figure that goes with them belongs; None for a single run, or where nothing is written.
+    figure: Path | None = None
 
     def data(self) -> dict[Any, Any]:
         """Return the summary of a single run, or summaries by value."""
@@ -36,13 +38,17 @@ class Runs:
 
 
 def start(scenario: Path, out: Path | None, overrides: Sequence[str], vary: str | None, *, force: bool) -> Runs:
-    """Run a scenario: once, or for each value of `vary` (``field=a,b,c``) or of its own `vary:`."""
+    """Run a scenario: once, or for each value of `vary` (``field=a,b,c``) or of its own `vary:`.
+
+    A scenario's own `vary:` has a figure even without an output folder, named after the scenario.
+    """
     if vary is not None:
         path, values = variants.axis(vary)
         return varied(scenario, out, overrides, path, dict(zip(values, values, strict=True)), force=force)
     ready = load(scenario, overrides)
     if ready.vary is not None:
-        return varied(scenario, out, overrides, *variants.named(ready.vary), force=force)
+        made = varied(scenario, out, overrides, *variants.named(ready.vary), force=force)
+        return made if out is not None else replace(made, figure=Path(f"{variants.file_name(ready.name)}.png"))
     if out is not None:
         store.check_free(out, force=force)
     with bar(ready.name) as progress:
@@ -68,26 +74,41 @@ def varied(scenario: Path, out: Path | None, overrides: Sequence[str], path: str
             result = run(variant, folder, force=force, progress=progress)
         found[name] = result.summary
         points += [{VALUE: name, **row} for row in held.rows(result)]
-    made = Runs(f"{variants.title(ready[0], without=path)}, {path} varied", found, points)
-    if out is not None:
-        _draw(made, out)
-    return made
+    return Runs(f"{variants.title(ready[0], without=path)}, {path} varied", found, points,
+                None if out is None else out / "waits.png")
 
 
-def _draw(runs: Runs, out: Path) -> None:
-    """Write the figure that goes with runs side by side into their folder."""
+def draw(runs: Runs) -> bool:
+    """Write the figure that goes with runs side by side; return whether there is one.
+
+    Raises
+    ------
+    OutputError
+        It cannot be written.
+    """
     import pandas as pd
 
     from sim.report.plots import style
     from sim.report.plots.held import held_against_wait
 
-    points = pd.DataFrame(runs.points).dropna()
-    if points.empty:
-        return
+    points = pd.DataFrame(runs.points)
+    if runs.figure is None or points.empty:
+        return False
     with style.context():
-        figure, ax = style.figure(7.2, 4.4)
-        held_against_wait(points, VALUE, ax)
-        figure.savefig(out / "waits.png")
+        figure, ax = style.figure(7.6, 4.4)
+        held_against_wait(points, VALUE, ax, title=f"{runs.title.partition(',')[0]}: the same agents in every run")
+        try:
+            figure.savefig(runs.figure, metadata={"Software": None})
+        except OSError as error:
+            raise store.OutputError(f"{runs.figure}: {error.strerror or error}") from error
+    return True
+
+
+def rows(runs: Runs) -> list[list[str]]:
+    """Return a row for each value: its name, and its figures under `held.HEADERS`."""
+    points = {name: [point for point in runs.points if point[VALUE] == name] for name in runs.summaries}
+    first = next(iter(points.values()))
+    return [[str(name), *held.cells(summary, points[name], first)] for name, summary in runs.summaries.items()]
 
 
 def show(runs: Runs, to: Console | None = None) -> None:
@@ -97,8 +118,6 @@ def show(runs: Runs, to: Console | None = None) -> None:
     if None in runs.summaries:
         show_summary(runs.title, runs.summaries[None], to)
     elif len(runs.summaries) > MOST_COLUMNS:
-        rows = [[str(name), *held.cells(summary, [row for row in runs.points if row[VALUE] == name])]
-                for name, summary in runs.summaries.items()]
-        show_rows(rows, headers=["", *held.HEADERS], title=f"{runs.title}\n{held.LEGEND}", to=to)
+        show_rows(rows(runs), headers=["", *held.HEADERS], title=f"{runs.title}\n{held.LEGEND}", to=to)
     else:
         show_compared(runs.title, [(str(value), summary) for value, summary in runs.summaries.items()], to)
