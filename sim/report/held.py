@@ -59,7 +59,7 @@ def cells(summary: Mapping[str, Any], points: Sequence[Mapping[str, Any]],
 def _about(values: Sequence[float], write: Callable[[float], str], sign: str = "") -> str:
     """Return the mean over replications, with half of its interval where there are at least three.
 
-    The half is rounded to one digit, the mean to the same place.
+    The half is rounded to one digit, to two if the first is 1; the mean to the same place.
     """
     if not values:
         return wording.NONE
@@ -71,6 +71,6 @@ def _about(values: Sequence[float], write: Callable[[float], str], sign: str = "
         return before + text
     unit = text.partition(" ")[2]
     half = (spread["high"] - spread["low"]) / 2 / _UNITS[unit]
-    digits = -math.floor(math.log10(half))
+    digits = -math.floor(math.log10(half / 2))
     figures = (f"{round(figure, digits):,.{max(digits, 0)}f}" for figure in (abs(mean) / _UNITS[unit], half))
     return f"{before}{'±'.join(figures)} {unit}".rstrip()
