@@ -70,12 +70,10 @@ def _study() -> str:
 
     with tempfile.TemporaryDirectory() as folder:
         made = runs.start(ROOT / "scenarios" / "retention_study.yaml", Path(folder), [], None, force=True)
-        shutil.copy(Path(folder) / "waits.png", ROOT / "docs" / "figures" / "retention.png")
+        if runs.draw(made) and made.figure is not None:
+            shutil.copy(made.figure, ROOT / "docs" / "figures" / "retention.png")
     lines = ["| retention | " + " | ".join(held.HEADERS) + " |", "|---" * (len(held.HEADERS) + 1) + "|"]
-    for name, summary in made.summaries.items():
-        cells = held.cells(summary, [row for row in made.points if row[runs.VALUE] == name])
-        lines.append(f"| `{name}` | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+    return "\n".join([*lines, *(f"| `{name}` | " + " | ".join(cells) + " |" for name, *cells in runs.rows(made))])
 
 
 def _write(name: str, table: str, page: Path = ROOT / "README.md") -> None:

@@ -37,8 +37,11 @@ def run(scenario: Path, /, *, output: RunFolder = None, set_: Set = (), seed: in
         print_json(found.data())
     else:
         runs.show(found)
+    drawn = runs.draw(found)
     if output is not None:
         tell(f"files in {output}")
+    elif drawn:
+        tell(f"figure in {found.figure}")
 
 
 def sweep(scenario: Path, /, *,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +36,8 @@ class Runs:
     summaries: dict[str | None, dict[str, Any]]
     #: For each value and replication, what its pauses held and how long turns waited (see `held`).
     points: list[dict[str, Any]] = field(default_factory=list)
+    #: Where the figure that goes with them belongs; None for a single run, or where nothing is written.
+    figure: Path | None = None
 
     def data(self) -> dict[Any, Any]:
         """Return the summary of a single run, or summaries by value."""
@@ -43,17 +46,27 @@ class Runs:
 
 
 def start(scenario: Path, out: Path | None, overrides: Sequence[str], vary: str | None, *, force: bool) -> Runs:
-    """Run a scenario: once, or for each value of `vary` (``field=a,b,c``) or of its own `vary:`."""
+    """Run a scenario: once, or for each value of `vary` (``field=a,b,c``) or of its own `vary:`.
+
+    A scenario's own `vary:` has a figure even without an output folder, named after the scenario.
+    """
     if vary is not None:
         path, values = variants.axis(vary)
         return varied(scenario, out, overrides, path, dict(zip(values, values, strict=True)), force=force)
     ready = load(scenario, overrides)
     if ready.vary is not None:
-        return varied(scenario, out, overrides, *variants.named(ready.vary), force=force, written=True)
+        made = varied(scenario, out, overrides, *variants.named(ready.vary), force=force, written=True)
+        return made if out is not None else replace(made, figure=_unused(variants.file_name(ready.name)))
     if out is not None:
         store.check_free(out, force=force)
     with bar(ready.name) as progress:
         return Runs(variants.title(ready), {None: run(ready, out, force=force, progress=progress).summary})
+
+
+def _unused(stem: str) -> Path:
+    """Return the name of a picture in the present folder that is not taken."""
+    numbers = (f"-{number}" if number > 1 else "" for number in count(1))
+    return next(path for path in (Path(f"{stem}{number}.png") for number in numbers) if not path.exists())
 
 
 def varied(scenario: Path, out: Path | None, overrides: Sequence[str], path: str, values: Mapping[str, str], *,
@@ -76,10 +89,8 @@ def varied(scenario: Path, out: Path | None, overrides: Sequence[str], path: str
             result = run(variant, folder, force=force, progress=progress)
         found[name] = result.summary
         points += [{VALUE: name, **row} for row in held.rows(result)]
-    made = Runs(f"{variants.title(ready[0], without=path)}, {path} varied", found, points)
-    if out is not None:
-        _draw(made, out)
-    return made
+    return Runs(f"{variants.title(ready[0], without=path)}, {path} varied", found, points,
+                None if out is None else out / "waits.png")
 
 
 def _variant(scenario: Path, overrides: Sequence[str], path: str, index: int, value: str, *,
@@ -96,20 +107,37 @@ def _variant(scenario: Path, overrides: Sequence[str], path: str, index: int, va
                          **({} if error.got is _MISSING else {"got": error.got})) from None
 
 
-def _draw(runs: Runs, out: Path) -> None:
-    """Write the figure that goes with runs side by side into their folder."""
+def draw(runs: Runs) -> bool:
+    """Write the figure that goes with runs side by side; return whether there is one.
+
+    Raises
+    ------
+    OutputError
+        It cannot be written.
+    """
     import pandas as pd
 
     from sim.report.plots import style
     from sim.report.plots.held import held_against_wait
 
-    points = pd.DataFrame(runs.points).dropna()
-    if points.empty:
-        return
+    points = pd.DataFrame(runs.points)
+    if runs.figure is None or points.empty:
+        return False
     with style.context():
-        figure, ax = style.figure(7.2, 4.4)
-        held_against_wait(points, VALUE, ax)
-        figure.savefig(out / "waits.png")
+        figure, ax = style.figure(7.6, 4.4)
+        held_against_wait(points, VALUE, ax, title=f"{runs.title.partition(',')[0]}: the same agents in every run")
+        try:
+            figure.savefig(runs.figure, metadata={"Software": None})
+        except OSError as error:
+            raise store.OutputError(f"{runs.figure}: {error.strerror or error}") from error
+    return True
+
+
+def rows(runs: Runs) -> list[list[str]]:
+    """Return a row for each value: its name, and its figures under `held.HEADERS`."""
+    points = {name: [point for point in runs.points if point[VALUE] == name] for name in runs.summaries}
+    first = next(iter(points.values()))
+    return [[str(name), *held.cells(summary, points[name], first)] for name, summary in runs.summaries.items()]
 
 
 def show(runs: Runs, to: Console | None = None) -> None:
@@ -120,11 +148,9 @@ def show(runs: Runs, to: Console | None = None) -> None:
     if None in runs.summaries:
         show_summary(runs.title, runs.summaries[None], to)
     elif len(runs.summaries) > MOST_COLUMNS:
-        rows = [[str(name), *held.cells(summary, [row for row in runs.points if row[VALUE] == name])]
-                for name, summary in runs.summaries.items()]
-        show_rows(rows, headers=["", *held.HEADERS], title=f"{runs.title}\n{held.LEGEND}", to=to)
+        show_rows(rows(runs), headers=["", *held.HEADERS], title=f"{runs.title}\n{held.LEGEND}", to=to)
     else:
         show_compared(runs.title, [(str(value), summary) for value, summary in runs.summaries.items()], to)
     if len({(summary.get("blocks") or {}).get("block_tokens") for summary in runs.summaries.values()}) > 1:
-        rows = [[str(name), *wording.blocks(summary)] for name, summary in runs.summaries.items()]
-        show_rows(rows, headers=["", *wording.BLOCKS], title=BLOCKS_TITLE, to=to)
+        traded = [[str(name), *wording.blocks(summary)] for name, summary in runs.summaries.items()]
+        show_rows(traded, headers=["", *wording.BLOCKS], title=BLOCKS_TITLE, to=to)

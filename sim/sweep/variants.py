@@ -58,11 +58,16 @@ def named(vary: Mapping[str, Sequence[Any]]) -> tuple[str, dict[str, str]]:
     return field, dict(zip(names, map(json.dumps, values), strict=True))
 
 
+def file_name(text: str) -> str:
+    """Return a text without what has no place in the name of a file."""
+    return re.sub(r"[^A-Za-z0-9._+-]+", "-", text).strip("-.") or "value"
+
+
 def folders(out: Path | None, values: Sequence[str]) -> list[Path | None]:
     """Return a folder below `out` for each value, named after it."""
     if out is None:
         return [None for _ in values]
-    names = [re.sub(r"[^A-Za-z0-9._+-]+", "-", value).strip("-.") or "value" for value in values]
+    names = [file_name(value) for value in values]
     if len({name.lower() for name in names}) < len(names):
         names = [f"{position}-{name}" for position, name in enumerate(names)]
     return [out / name for name in names]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +12,18 @@ import sim
 from sim.metrics.intervals import student
 
 STUDY = Path(__file__).parents[2] / "scenarios" / "retention_study.yaml"
-#: An eighth of the study, with host memory for part of the contexts, so that what is moved and kept matters.
-SMALLER = ["vary=null", "replicas=1", "workload.arrivals.closed.concurrency=20", "workload.arrivals.closed.ramp=2 min",
-           "duration=25 min", "warmup=5 min", "replications=4", "tiers.dram.capacity=60 GB",
-           "tiers.nvme.capacity=100 GB"]
-#: Policies that act on a predicted wait.
-POLICIES = ("break_even", "ttl", "min_waste", "tiered")
+#: A fifth of the study's agents on a fifth of its memory and of its links.
+SMALLER = ["vary=null", "workload.arrivals.closed.concurrency=40", "workload.arrivals.closed.ramp=2 min",
+           "duration=25 min", "warmup=8 min", "replications=4", "engine.pool=60 GB", "tiers.dram.capacity=200 GB",
+           "tiers.dram.layout=per_layer", "engine.block_size=16"]
+#: Policies that act on a predicted wait, as the study has them.
+POLICIES = {value["policy"]: value for value in next(iter(sim.load(STUDY).vary.values())) if "predictor" in value}
 
 
 def waits(policy: str, predictor: str) -> list[float]:
     """Return the mean TTFT of resumed turns in each replication, in seconds: what these policies are to lower."""
-    result = sim.run(STUDY, overrides=[*SMALLER, f"retention={{policy: {policy}, predictor: {predictor}}}"])
+    settings = json.dumps({**POLICIES[policy], "predictor": predictor})
+    result = sim.run(STUDY, overrides=[*SMALLER, f"retention={settings}"])
     values: list[float] = result.summary["intervals"]["ttft_s.resumed.mean"]["values"]
     assert result.summary["prediction_error"]["predictions"] > 100
     return values
@@ -38,7 +40,7 @@ def test_being_told_the_true_wait_is_no_worse(policy: str) -> None:
 
 
 def test_a_predictor_that_knows_makes_no_error() -> None:
-    result = sim.run(STUDY, overrides=[*SMALLER, "replications=1", "duration=8 min",
+    result = sim.run(STUDY, overrides=[*SMALLER, "replications=1", "duration=8 min", "warmup=2 min",
                                        "retention={policy: break_even, predictor: oracle}"])
     error = result.summary["prediction_error"]
     assert error["mean_absolute_s"] == pytest.approx(0.0, abs=1e-6)

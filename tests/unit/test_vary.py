@@ -31,7 +31,9 @@ POLICIES = "vary: {retention: [keep, release, {policy: drop}, offload, {policy: 
 def study(tmp_path_factory: pytest.TempPathFactory) -> tuple[runs.Runs, Path]:
     folder = tmp_path_factory.mktemp("study")
     (folder / "study.yaml").write_text(SMALL + POLICIES)
-    return runs.start(folder / "study.yaml", folder / "out", [], None, force=False), folder / "out"
+    made = runs.start(folder / "study.yaml", folder / "out", [], None, force=False)
+    assert runs.draw(made)
+    return made, folder / "out"
 
 
 def test_every_value_is_run_with_the_same_agents(study: tuple[runs.Runs, Path]) -> None:
@@ -53,8 +55,8 @@ def test_what_pauses_hold_is_what_the_records_say(study: tuple[runs.Runs, Path])
     for name in ("keep", "drop"):
         result = sim.Result.load(out / name)
         whole = result.pauses["hold_hbm_byte_s"].sum() / 1e9
-        turns = result.turns[result.turns["status"] == "finished"].groupby("replication").size().to_numpy()
-        assert (points[points["value"] == name]["held_GB_s"].to_numpy() * turns).sum() == pytest.approx(whole)
+        pauses = result.pauses.groupby("replication").size().to_numpy()
+        assert (points[points["value"] == name]["held_GB_s"].to_numpy() * pauses).sum() == pytest.approx(whole)
     assert points[points["value"] == "drop"]["held_GB_s"].max() == 0.0
     assert points[points["value"] == "keep"]["held_GB_s"].min() > 0.0
 
@@ -68,6 +70,37 @@ def test_many_runs_are_rows_and_leave_a_figure(study: tuple[runs.Runs, Path], ca
     assert [line for line in lines if line in made.summaries] == list(made.summaries)
     assert all(header.split()[0] in printed for header in held.HEADERS)
     assert (out / "waits.png").stat().st_size > 10_000
+
+
+def point(replication: int, p95_s: float) -> dict[str, float]:
+    return {"replication": replication, "ttft_resumed_p50_s": 0.5, "ttft_resumed_p95_s": p95_s, "held_GB_s": 2.0}
+
+
+def test_runs_are_compared_replication_by_replication(study: tuple[runs.Runs, Path]) -> None:
+    """Agents differ from replication to replication by seconds; between the runs it is 0.1 s each time."""
+    made, _ = study
+    base = [point(number, p95_s) for number, p95_s in enumerate((1.0, 4.0, 10.0))]
+    other = [point(number, p95_s - change) for number, p95_s, change in zip(
+        range(3), (1.0, 4.0, 10.0), (0.09, 0.1, 0.11), strict=True)]
+    cells = dict(zip(held.HEADERS, held.cells(made.summaries["drop"], other, base), strict=True))
+    half_ms = 4.302653 * 10 / 3**0.5  # Student's t of two degrees of freedom, deviation 10 ms
+    assert cells["p95 differs"] == f"-100±{round(half_ms, -1):.0f} ms"
+    itself = dict(zip(held.HEADERS, held.cells(made.summaries["keep"], base, base), strict=True))
+    assert itself["p95 differs"] == "-"
+    assert itself["held"] == "2"
+
+
+def test_the_figure_of_a_scenario_without_a_folder_is_named_after_it(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("study.yaml").write_text(SMALL + "vary: {retention: [keep, drop]}\n")
+    short = ["duration=1 min", "replications=1"]
+    made = runs.start(Path("study.yaml"), None, short, None, force=False)
+    assert runs.draw(made)
+    assert {path.name for path in tmp_path.iterdir()} == {"study.yaml", "small.png"}
+    given = runs.start(Path("study.yaml"), None, short, "retention=keep,drop", force=False)
+    assert not runs.draw(given)
+    assert "±" not in "".join(cell for row in runs.rows(made) for cell in row)
 
 
 def test_names_of_values_tell_them_apart() -> None:
