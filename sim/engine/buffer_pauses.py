@@ -6,8 +6,6 @@ own.
 
 from __future__ import annotations
 
-from typing import Any
-
 from sim.engine.pause import Pause
 from sim.engine.pauses import Pauses
 from sim.engine.prefetches import Prefetches
@@ -22,10 +20,9 @@ from workloads.trajectory import Stream
 class BufferPauses(Pauses):
     """The paused contexts of a replica with contiguous buffers; parameters as for `Pauses`."""
 
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
+    def _prefetching(self) -> Prefetches:
         assert isinstance(self.kv, BufferCache)
-        self.prefetches = BufferPrefetches(self, self.kv)
+        return BufferPrefetches(self, self.kv)
 
     def _whole(self, part: PrivatePart) -> list[Piece]:
         """Return the tokens of a context by stream, its trajectory's own: what is empty in its buffer stays."""

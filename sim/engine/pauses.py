@@ -64,7 +64,7 @@ class Pauses:
         self.writes = writes or Writes()
         self.write_through = self.writes.when == "on_compute"
         self.write_backs = WriteBacks(self) if self.writes.when != "on_pause" else None
-        self.prefetches = Prefetches(self)
+        self.prefetches = self._prefetching()
         #: Kept pauses in order of their start: the first is the first to be demoted.
         self.kept: dict[Pause, None] = {}
         self.forced = 0
@@ -75,6 +75,10 @@ class Pauses:
         self.error_s = self.absolute_error_s = 0.0
         #: Whether anybody wants to know how long a pause will be.
         self._predicts = policy.needs_view or policy.prefetch is not None or self.write_through
+
+    def _prefetching(self) -> Prefetches:
+        """Return what brings contexts back ahead of time."""
+        return Prefetches(self)
 
     def begin(self, trajectory: int, turn: Turn, heir: Turn, node: Node | None, context_tokens: int,
               now_s: float) -> Pause:
