@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sim.errors import InputError
 from sim.metrics import wording
 from sim.sweep import store
 
@@ -35,6 +36,10 @@ def compare(folders: Sequence[Path]) -> Comparison:
     InputError
         A folder does not hold a run.
     """
+    for folder in folders:
+        if (folder / "row.parquet").is_file() and not (folder / "summary.json").is_file():
+            raise InputError("holds only the row of a sweep's run; its tables are kept by kvplan sweep --keep, "
+                             "into a new folder", file=folder)
     names = _names(folders)
     found = Comparison({name: store.read_summary(folder) for name, folder in zip(names, folders, strict=True)})
     origin = [_agents(folder) for folder in folders]
@@ -56,8 +61,6 @@ def _names(folders: Sequence[Path]) -> list[str]:
 def _agents(folder: Path) -> Any:
     """Return what decides the agents of a run: equal for two runs that can be paired."""
     import yaml
-
-    from sim.errors import InputError
 
     try:
         data = yaml.safe_load((folder / "run.yaml").read_text(encoding="utf-8"))

@@ -70,6 +70,8 @@ def _headline(result: SizeResult) -> str:
 
 
 def _interval(result: SizeResult) -> str:
+    if result.find == "replicas" and result.high is None:
+        return f"no number of replicas tried surely does; fewer than {result.low:,.6g} surely do not"
     high = "nothing tried was too much" if result.high is None else f"{result.high:,.6g}"
     if result.find == "replicas":
         return f"{result.low:,.6g} may do, {high} surely do"

@@ -113,8 +113,16 @@ def pareto(frame: pd.DataFrame, better: str = "trajectories_per_h", cheaper: str
     -------
     DataFrame
         The front, cheapest first within each group, with `cheapest` True in its first row.
-    """
 
+    Raises
+    ------
+    InputError
+        The table lacks a column, as one of closed forms (``simulate=False``) lacks rates and costs.
+    """
+    lacks = [name for name in (better, cheaper, *by) if name not in frame]
+    if lacks:
+        raise InputError(f"the table has no {', '.join(lacks)}; an envelope has rates and costs only where it is "
+                         "simulated (simulate=True)", field="pareto")
     kept: list[Any] = []
     good = frame.dropna(subset=[better, cheaper])
     for _, group in good.groupby(list(by), sort=True, dropna=False):
@@ -141,6 +149,7 @@ def _cell(base: Scenario, name: str, context: int, share: float, wait_s: float, 
                          got=f"{context}, {share}")
     tree = base.model_dump(mode="json", by_alias=True, exclude_none=True)
     tree.pop("sweep", None)
+    tree.pop("vary", None)
     gpus = node(name).gpus
     tp = base.parallelism.tp
     while tp * base.parallelism.pp > gpus and tp > 1:
