@@ -39,7 +39,7 @@ def pauses(draw: st.DrawFn, *, room: bool = False) -> PauseView:
     held = draw(st.floats(1e6, 5e10))
     tiers = {name: TierView(1e12 if room or draw(st.booleans()) else 0.0, draw(st.floats(1e-3, 50.0)),
                             draw(st.floats(1e-3, 50.0))) for name in TIERS if room or draw(st.booleans())}
-    return PauseView("tool", Point(0.0), 1000, held, 1000, held, draw(st.floats(0.0, 1e11)),
+    return PauseView("tool", Point(0.0), 1000, held, held, 1000, held, draw(st.floats(0.0, 1e11)),
                      draw(st.floats(1e-3, 100.0)), draw(st.floats(5e10, 1e12)), 0.5, draw(st.integers(0, 50)),
                      draw(st.floats(0.0, 1.0)), tiers)
 
@@ -128,7 +128,7 @@ def test_tiered(pause: PauseView, true_s: float, guess: Wait, limits: list[float
 
 def test_the_law_can_be_broken() -> None:
     """A policy that is led by the wrong wait pays more: the law is not empty."""
-    pause = PauseView("tool", Point(0.0), 1, 1e9, 1, 1e9, 0.0, 10.0, 1e11, 0.5, 0, 0.5,
+    pause = PauseView("tool", Point(0.0), 1, 1e9, 1e9, 1, 1e9, 0.0, 10.0, 1e11, 0.5, 0, 0.5,
                       {"dram": TierView(1e12, 1.0, 1.0)})
     cost, policy = priced(1.0, 0.05, 0.0), BreakEven()
     paid = []
