@@ -111,7 +111,7 @@ def test_a_price_from_memory_is_marked(monkeypatch, capsys):
     shown = billing.table(turns((0, 0, 1, 2000, 10, 0)), summary, ["gpt-5", "claude-sonnet-4.5"])
     monkeypatch.setenv("COLUMNS", "200")
     bills.show(shown)
-    lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line.strip()}
+    lines = {line.split()[0]: line for line in reversed(capsys.readouterr().out.splitlines()) if line.strip()}
     assert "from memory" in lines["gpt-5"]
     assert "from memory" not in lines["claude-sonnet-4.5"]
 

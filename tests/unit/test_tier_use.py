@@ -111,8 +111,8 @@ def test_the_chain_is_what_its_words_are():
 @settings(max_examples=60, deadline=None)
 def test_no_policy_sends_a_context_elsewhere_than_it_says(wait_s, move_s, recompute_s, share, there, tokens):
     tiers = {name: TierView(1e12, move_s, move_s) for name in there}
-    pause = PauseView("t", Point(wait_s), tokens, tokens * 1e5, tokens, tokens * 1e5, 1e9, recompute_s, 1e11, share, 3,
-                      share, tiers)
+    pause = PauseView("t", Point(wait_s), tokens, tokens * 1e5, tokens * 1e5, tokens, tokens * 1e5, 1e9,
+                      recompute_s, 1e11, share, 3, share, tiers)
     for policy in (Keep(), Release(), Drop(), Offload(), Offload(to="nvme"), Tiered(), BreakEven(), Ttl(), MinWaste(),
                    Oracle()):
         decision = policy.decide(pause)
