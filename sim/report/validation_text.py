@@ -66,7 +66,7 @@ What is thought to be missing:
   still fit, so there is nothing for a policy to do. This is where arrivals are about as fast as the engine, and a
   busier draw or a longer window begins to fill memory: see the table by seeds. A draw of 135 jobs is not enough to
   tell what is missing here.
-- **LMCache at 10 jobs/s** takes 169 to 218 s by seed, measured 159 s: below all five, so this is not chance. It is where
+- **LMCache at 10 jobs/s** takes 169 to 218 s by seed, measured 159 s: below all five, so not chance. It is where
   host memory begins to overflow, so what overflows, and when, decides it. The crossover there (less than half of FCFS)
   holds on average, 197 against 200 s, and fails with two of the five seeds.
 """
