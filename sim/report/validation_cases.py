@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,8 +29,13 @@ WINDOWS = (30, WINDOW_S, 60, INFERRED_S)
 #: Achieved shares of the peak arithmetic that are tried for the one fitted parameter.
 MFUS = (0.5, 0.6, 0.7, 0.8, 0.9)
 
-#: What 100 GB an engine and two engines a host make, written as soon as computed.
-OFFLOAD = "tiers.dram={capacity: 200 GB, write: on_compute, prompt_only: true}"
+#: Seeds of the arrivals that say how far a run's figures are chance.
+SEEDS = (1, 2, 3, 4, 5)
+#: Measured times closer than this have no order; nor have predicted ones.
+MARGIN = 0.05
+
+#: 41,000 blocks an engine and two engines a host, written as soon as computed: 41,000 x 16 tokens x 262,144 B x 2.
+OFFLOAD = "tiers.dram={capacity: 344 GB, write: on_compute, prompt_only: true}"
 
 
 def measured(name: str) -> pd.DataFrame:
@@ -56,28 +62,32 @@ def side_by_side(points: Iterable[tuple[Any, ...]], work: Any, jobs: int) -> lis
 # ------------------------------------------------------------------------------------------------------- agent jobs
 
 
-def job_time(policy: str, rate: int, window_s: int, mfu: float | None) -> float:
+def job_time(policy: str, rate: int, window_s: int, mfu: float | None, seed: int = SEEDS[0],
+             change: str = "") -> float:
     """Return the mean seconds of a job; with an `mfu` step times are a roofline's, else the measured profile's."""
     timing = [] if mfu is None else [f"timing={{roofline: {{mfu: {mfu}}}}}"]
-    found = run(POLICIES[policy], f"workload.agents.repeat={rate * window_s}",
-                f"workload.arrivals.poisson.rate={rate}/s", *timing).summary
+    found = run(POLICIES[policy], f"seed={seed}", f"workload.agents.repeat={rate * window_s}",
+                f"workload.arrivals.poisson.rate={rate}/s", *timing,
+                *filter(None, [change])).summary
     return float(found["trajectory_s"]["mean"])
 
 
 def agent_jobs(windows: Sequence[int] = WINDOWS, mfus: Sequence[float | None] = (None, *MFUS),
-               rates: Sequence[int] = RATES, jobs: int = 1) -> pd.DataFrame:
-    """Return mean job times, measured and predicted, for every window and source of step times.
+               rates: Sequence[int] = RATES, jobs: int = 1, seeds: Sequence[int] = SEEDS[:1]) -> pd.DataFrame:
+    """Return mean job times, measured and predicted, for every window, source of step times and seed.
 
-    Columns ``window_s, mfu, policy, jobs_per_s, measured, predicted, error``; `mfu` is 0 for the measured profile.
+    Columns ``seed, window_s, mfu, policy, jobs_per_s, measured, predicted, error``; `mfu` is 0 for the
+    measured profile.
     """
     import pandas as pd
 
     known = measured("agent_jobs").set_index(["policy", "jobs_per_s"])["mean_job_s"]
-    points = [(policy, rate, window, mfu)
+    points = [(policy, rate, window, mfu, seed) for seed in seeds
               for window in windows for mfu in mfus for policy in POLICIES for rate in rates]
-    rows = [{"window_s": window, "mfu": mfu or 0.0, "policy": policy, "jobs_per_s": rate,
+    rows = [{"seed": seed, "window_s": window, "mfu": mfu or 0.0, "policy": policy, "jobs_per_s": rate,
              "measured": known[policy, rate], "predicted": value}
-            for (policy, rate, window, mfu), value in zip(points, side_by_side(points, job_time, jobs), strict=True)]
+            for (policy, rate, window, mfu, seed), value
+            in zip(points, side_by_side(points, job_time, jobs), strict=True)]
     table = pd.DataFrame(rows)
     return table.assign(error=table["predicted"] / table["measured"] - 1)
 
@@ -98,22 +108,33 @@ def errors_by_mfu(table: pd.DataFrame) -> dict[float, float]:
     return {float(mfu): median_error(table[table["mfu"] == mfu]) for mfu in sorted(set(table["mfu"]))}
 
 
-def order(table: pd.DataFrame, margin: float = 0.1) -> tuple[int, int]:
-    """Return how many pairs of policies at the same rate are predicted in the measured order, and how many there are.
+def error_range(table: pd.DataFrame) -> tuple[float, float]:
+    """Return the least and the greatest median error over the seeds."""
+    errors = [median_error(rows) for _, rows in table.groupby("seed")]
+    return min(errors), max(errors)
 
-    Pairs whose measured times are closer than `margin` have no order.
+
+def order(table: pd.DataFrame, margin: float = MARGIN) -> tuple[int, int, int]:
+    """Return how many pairs of policies at the same rate come in the measured order, reversed, and how many there are.
+
+    Pairs whose measured times are closer than `margin` have no order. A pair is right, or reversed, if its predicted
+    times differ by `margin` on average over the seeds and by the same sign with every seed; else it is neither.
     """
-    right = pairs = 0
+    right = reversed_ = pairs = 0
     for _, rows in table.groupby("jobs_per_s"):
-        at = rows.set_index("policy")
-        names = list(at.index)
-        for index, one in enumerate(names):
-            for other in names[index + 1:]:
-                true = math.log(at["measured"][one] / at["measured"][other])
-                if abs(true) > math.log1p(margin):
-                    pairs += 1
-                    right += true * math.log(at["predicted"][one] / at["predicted"][other]) > 0
-    return right, pairs
+        known = rows.groupby("policy")["measured"].first()
+        found = rows.pivot(index="seed", columns="policy", values="predicted")
+        for one, other in combinations(known.index, 2):
+            true = math.log(known[one] / known[other])
+            if abs(true) <= math.log1p(margin):
+                continue
+            pairs += 1
+            with_sign = [math.copysign(1, true) * math.log(a / b)
+                         for a, b in zip(found[one], found[other], strict=True)]
+            differs = abs(sum(with_sign) / len(with_sign)) > math.log1p(margin)
+            right += differs and min(with_sign) > 0
+            reversed_ += differs and max(with_sign) < 0
+    return right, reversed_, pairs
 
 
 # --------------------------------------------------------------------------------------------------------- CPU tier
@@ -125,9 +146,9 @@ CPU_FIGURES = {
 }
 
 
-def cpu_run(name: str, offload: int) -> dict[str, float]:
+def cpu_run(name: str, *overrides: str) -> dict[str, float]:
     """Return the figures of one run, by their measured names, and the share of prompt tokens found in each tier."""
-    found = run(name, *([OFFLOAD] if offload else [])).summary
+    found = run(name, *overrides).summary
     rate = found["throughput"]
     return {"request_mean_s": found["turn_s"]["mean"], "request_p90_s": found["turn_s"]["p90"],
             "tokens_per_s": rate["prompt_tokens_per_s"] + rate["output_tokens_per_s"],
@@ -140,7 +161,7 @@ def cpu_tier(jobs: int = 1) -> pd.DataFrame:
     import pandas as pd
 
     known = measured("cpu_tier")
-    points = [(str(row["scenario"]), int(row["offload"])) for _, row in known.iterrows()]
+    points = [(str(row["scenario"]), *([OFFLOAD] if row["offload"] else [])) for _, row in known.iterrows()]
     rows = []
     for (_, row), found in zip(known.iterrows(), side_by_side(points, cpu_run, jobs), strict=True):
         rows += [{"scenario": row["scenario"], "offload": row["offload"], "figure": figure, "measured": row[figure],

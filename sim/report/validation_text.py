@@ -32,10 +32,21 @@ so much of the 989 TFLOP/s, the only parameter fitted, the same for every row):
 """
 
 ORDER = """\
-With {window} s and the H200's measured tables as they ship, row by row. Of {pairs} pairs of policies whose times
-differ by more than 10 %, {right} come out in the measured order; from 6 jobs/s on, {high} of {high_pairs}. The
-measured crossovers: FCFS collapses between 3 and 6 jobs/s; LMCache keeps up with Continuum at 6, falls behind at 10,
-and has collapsed at 15.
+With {window} s and the H200's measured tables as they ship, row by row, the mean over {seeds} seeds of the arrivals.
+Two times have an order if they differ by more than {margin}, predicted ones with every seed in the same direction. Of
+{pairs} pairs that have one as measured, {right} come out so, {wrong} come out reversed, and {neither} are predicted
+alike; from 6 jobs/s on, {high} of {high_pairs} come out as measured. The measured crossovers: FCFS collapses between
+3 and 6 jobs/s; LMCache keeps up with Continuum at 6, falls behind at 10, and has collapsed at 15.
+"""
+
+SEEDS = """
+How much of this is chance? The measurement is one draw of arrivals, so an error within what the seeds differ by is no
+finding. Least to greatest over the seeds, for the window shown and the one that had been inferred; which of the two is
+right is not known:
+"""
+
+SETTINGS = """
+The limits of a step were not published. The rows above have the defaults of vLLM's server on this GPU; with one seed:
 """
 
 AGENTS_AFTER = """
@@ -48,9 +59,16 @@ What is thought to be missing:
   profile knows 14 ms a request.
 - **LMCache's own cost.** Measured, it is 1.2 s slower than plain vLLM at 1 job/s: storing and looking up take the
   engine's time. Simulated, copies run beside the steps for free, and the two are the same.
-- **At 3 jobs/s** the three are measured 20.7, 24.3 and 28.1 s and predicted alike: simulated contexts still fit, so
-  there is nothing for a policy to do. What tells them apart in the real engine is not known: contexts
-  that go earlier, or the same overhead as at 1 job/s, which grows with the turns that are queued.
+  The authors give 0.95 ms of scheduling a step for plain vLLM and 2.33 ms with LMCache (arXiv:2511.02230, read in a
+  review of it): 1.4 ms over the 160 tokens of a job are 0.2 s of the 1.2 s. A scenario cannot add time to measured
+  steps, so this is not in the rows above.
+- **At 3 jobs/s** the three are measured 20.7, 24.3 and 28.1 s. With 45 s they are predicted alike: simulated contexts
+  still fit, so there is nothing for a policy to do. This is where arrivals are about as fast as the engine, and a
+  busier draw or a longer window begins to fill memory: see the table by seeds. A draw of 135 jobs is not enough to
+  tell what is missing here.
+- **LMCache at 10 jobs/s** takes 169 to 218 s by seed, measured 159 s: below all five, so not chance. It is where
+  host memory begins to overflow, so what overflows, and when, decides it. The crossover there (less than half of FCFS)
+  holds on average, 197 against 200 s, and fails with two of the five seeds.
 """
 
 CPU = """
@@ -59,8 +77,14 @@ CPU = """
 llm-d's guide to tiered prefix caches: 45 requests at a time, drawn from 45 groups that share a system prompt, on
 eight engines; [30,000 shared tokens](../scenarios/validation/cpu_tier_30k.yaml) are more than HBM holds,
 [8,000](../scenarios/validation/cpu_tier_8k.yaml) are not. Nothing is fitted: step times are the H100's measured
-tables. Offload is `--set 'tiers.dram={capacity: 200 GB, write: on_compute, prompt_only: true}'`, 100 GB for each of
-the two engines of a host.
+tables. Offload is `--set 'tiers.dram={capacity: 344 GB, write: on_compute, prompt_only: true}'`: the guide sets
+`num_cpu_blocks` to 41,000 an engine, which for this model are 172 GB (16 tokens of 262,144 B a block), not the
+"approximately 100 GB" that it says of them; a host has two engines.
+"""
+
+READINGS = """
+What the guide leaves open, or says twice, decides part of the answer. Each row below changes one thing in the
+30,000-token case. The first row is what is shown above; it is the reading of the source, not the closest row:
 """
 
 CPU_AFTER = """
@@ -69,16 +93,15 @@ What is thought to be missing:
 - **The router.** llm-d scores active requests, KV use and the prefix in HBM and host memory, each normalised;
   simulated is the prefix in HBM (1/3) against the number of turns (2/3). With less weight on the prefix groups
   spread, hits fall and TTFT rises: TTFT hangs on this more than on anything else, and is the least certain figure
-  here.
+  here. The guide's weights can also be read as 1/2 for the prefix (in the table): then the mean request at 30,000
+  without offload is predicted 28 % too fast, beyond the 25 % asked for, so that verdict rests on this reading.
 - **TTFT at 8,000 tokens** is 0.1 s in all; what differs is how often a group's prompt is computed a second time on
   another engine. Its 90th percentile lies where that begins to happen, so its relative error says little.
-- **Cold start.** How many requests warmed the caches before the measurement is not said; here none do.
-"""
-
-CPU_UNSERVED = """
-- **Host memory gave nothing in this run** ({share:.1%} of prompt tokens came from it), so the gain is missed
-  altogether. Contexts are written to it when a trajectory pauses, and these requests have no next turn; what others
-  share is not written either.
+- **Decoding is 9 to 15 % too fast**: after the first token a request takes 28.8 s measured at 30,000 tokens without
+  offload and 18.3 s at 8,000, and is predicted faster in both. Faster decoding frees memory sooner, so fewer requests
+  wait for it: part of the missing TTFT at 30,000 is probably this.
+- **Cold start and length.** How many requests warmed the caches before the measurement is not said; here none do. The
+  table above says what the length of the run is worth.
 """
 
 KNOWN = """
