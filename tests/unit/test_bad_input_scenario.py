@@ -239,7 +239,7 @@ yaml_values = st.recursive(
         inner, max_size=3), max_leaves=8)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.sampled_from(["engine", "retention", "tiers", "workload", "slo", "sweep", "timing", "routing", "model",
                         "hardware", "seed", "duration", "warmup", "name", "parallelism", "engine.schedule",
                         "engine.prefix_cache", "retention.predictor", "workload.agents", "workload.arrivals"]),
@@ -252,7 +252,7 @@ def test_whatever_stands_in_a_field_loads_or_is_explained(field: str, value: Any
         load(data)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.text(st.characters(codec="utf-8"), max_size=60) | st.text("ab:-{}[],&*!|>'\"#%@` \n\t?~0.1e", max_size=40))
 def test_whatever_text_loads_or_is_explained(text: str) -> None:
     with pytest.raises(InputError) as caught:

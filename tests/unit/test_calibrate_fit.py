@@ -72,7 +72,7 @@ def test_slow_outliers_do_not_move_the_fit():
 
 
 @given(st.lists(st.floats(0.1, 1e6), min_size=1, max_size=40))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_smoothed_times_never_fall(values):
     smooth = rising(values)
     assert np.all(np.diff(smooth) >= -1e-9 * smooth[:-1])
@@ -229,7 +229,7 @@ def test_the_efficiency_of_block_sizes_is_recovered(size, within):
 
 
 @given(st.lists(st.floats(0.2, 2.0), min_size=5, max_size=5))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_efficiency_never_falls_as_blocks_grow_and_is_1_at_the_reference(values):
     truth = dict(zip((1, 4, 8, 64, 128), values, strict=True)) | {16: 1.0}
     points = blocks.ratios(Frames("g", "d", 0.0, {}, True, {"decode_blocks": by_block(truth=truth)}))

@@ -119,7 +119,7 @@ def test_what_cannot_be_is_refused_in_one_line(changes: dict[str, Any], said: st
 
 
 @given(utilization=st.floats(0.7, 0.99), more=st.floats(0, 0.01))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_the_pool_grows_with_memory_utilization(utilization: float, more: float) -> None:
     small = deployed(engine={"memory_utilization": utilization})
     large = deployed(engine={"memory_utilization": utilization + more})
@@ -127,7 +127,7 @@ def test_the_pool_grows_with_memory_utilization(utilization: float, more: float)
 
 
 @given(tp=st.sampled_from([1, 2, 4, 8]), size=st.integers(1, 256))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_total_bytes_do_not_depend_on_tensor_parallelism(tp: int, size: int) -> None:
     place = deployed(model="llama-3.1-8b", parallelism={"tp": tp}, engine={"block_size": size})
     assert place.kv_bytes_per_token == 131_072

@@ -62,7 +62,7 @@ def test_lines_follow_the_tables_within_a_few_percent(cost):
 
 
 @given(st.integers(1, 256), st.integers(64, 60_000), st.integers(1, 3))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_more_work_never_takes_less_time(batch, context, factor):
     cost = cost_of({"measured": PROFILE})
     assert cost.step(batch, batch * context * factor) >= cost.step(batch, batch * context)

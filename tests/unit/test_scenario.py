@@ -205,7 +205,7 @@ times = st.floats(min_value=1e-3, max_value=1e7)
 sizes = st.floats(min_value=1, max_value=1e15)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.fixed_dictionaries({
     "model": st.sampled_from(["llama-3.1-8b", "qwen3-32b"]),
     "hardware": st.sampled_from(["dgx-h100", "gh200-nvl2"]),

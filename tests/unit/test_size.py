@@ -126,7 +126,7 @@ def test_what_cannot_be_sized(find, changes, said):
 
 
 @given(limit=st.integers(0, 5000), guess=st.floats(0.5, 20000), tolerance=st.sampled_from([0.0, 0.01]))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_the_search_ends_at_the_limit(limit, guess, tolerance):
     found = search.largest(lambda load: load <= limit, guess, least=1, most=1e6, whole=True, tolerance=tolerance,
                            budget=60)
@@ -141,7 +141,7 @@ def test_the_search_ends_at_the_limit(limit, guess, tolerance):
 
 
 @given(limit=st.floats(0.01, 100), miss=st.floats(0.5, 2))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_a_guess_within_a_factor_of_two_takes_few_trials(limit, miss):
     found = search.largest(lambda load: load <= limit, limit * miss, least=1e-9, most=1e9, whole=False, tolerance=0.02,
                            budget=12)

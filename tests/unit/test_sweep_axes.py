@@ -43,7 +43,7 @@ def test_samples_fill_their_ranges(kind):
 
 
 @given(low=st.integers(1, 50), width=st.integers(1, 50), log=st.booleans())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_whole_numbers_stay_within_their_range(low, width, log):
     found = axes.sample("latin_hypercube", 16, {"a": {"low": low, "high": low + width, "log": log, "integer": True}})
     assert all(low <= point["a"] <= low + width for point in found)

@@ -108,7 +108,7 @@ def test_the_chain_is_what_its_words_are():
 
 @given(st.floats(0, 1e6), st.floats(0, 1e3), st.floats(0, 1e3), st.floats(0, 1), st.sampled_from([(), *[
     TIERS[:n] for n in (1, 2, 3)], ("remote",)]), st.integers(0, 10**6))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_no_policy_sends_a_context_elsewhere_than_it_says(wait_s, move_s, recompute_s, share, there, tokens):
     tiers = {name: TierView(1e12, move_s, move_s) for name in there}
     pause = PauseView("t", Point(wait_s), tokens, tokens * 1e5, tokens * 1e5, tokens, tokens * 1e5, 1e9,

@@ -68,7 +68,7 @@ def test_nonsense_is_refused(written):
         COUNT.validate_python(written)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.floats(0.01, 1e5), st.floats(0, 3), st.floats(0, 1e5), st.floats(0, 1e5))
 def test_bounds_clip_everything(median, sigma, a, b):
     low, high = min(a, b), max(a, b)

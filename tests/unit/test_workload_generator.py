@@ -4,7 +4,7 @@ from collections import Counter
 from itertools import islice, pairwise
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -224,7 +224,7 @@ RICH = {
 }
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60)
 @given(join=st.sampled_from(["all", "first", "best", "subagent"]), volatile=st.booleans(), tail=st.booleans(),
        strip=st.sampled_from([0, 0.3, 1]), limit=st.sampled_from([None, 300, 9000]), seed=st.integers(0, 1000))
 def test_every_trajectory_is_sound(join, volatile, tail, strip, limit, seed):
