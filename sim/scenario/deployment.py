@@ -39,6 +39,8 @@ class Deployment:
     pool_bytes, block_size, block_bytes, pool_blocks
         KV pool of a replica; tokens and bytes of a block; whole blocks the pool holds. With layers that do not divide
         by `pp` the fullest stage sets `pool_blocks`. With a contiguous allocator a block is the slot of one token.
+    lookup_tokens
+        Tokens that attention finds by one look-up; 0 if their number makes no difference to it.
     allocator
         How the pool is divided, with what the model decides filled in.
     kv_bytes_per_token
@@ -88,6 +90,7 @@ class Deployment:
     gpus: int
     pool_bytes: int
     block_size: int
+    lookup_tokens: int
     block_bytes: int
     pool_blocks: int
     allocator: Allocator
@@ -210,7 +213,8 @@ def deploy(scenario: Scenario) -> Deployment:
         model=model, node=node, gpu=node.gpu, weights_dtype=scenario.weights_dtype, kv_dtype=scenario.kv_dtype,
         nodes=scenario.nodes, replicas=per_node * scenario.nodes, replicas_per_node=per_node,
         tp=tp, pp=pp, gpus_per_replica=group, gpus=node.gpus * scenario.nodes,
-        pool_bytes=pool, block_size=scenario.engine.slot_tokens, block_bytes=block,
+        pool_bytes=pool, block_size=scenario.engine.slot_tokens, lookup_tokens=scenario.engine.lookup_tokens,
+        block_bytes=block,
         pool_blocks=_pool_blocks(scenario, model, pool, block * fullest_stage),
         allocator=scenario.engine.allocator.resolved(model.context_limit),
         kv_bytes_per_token=token_bytes, kv_copies=copies,

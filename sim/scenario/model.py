@@ -22,6 +22,7 @@ from sim.scenario.allocators import Allocator, Paged
 from sim.scenario.catalogue import Hardware, Model, known_agents
 from sim.scenario.sweep_axes import check_sweep, check_vary
 from sim.scenario.tiers import Tiers
+from sim.timing.block_size import REFERENCE
 from sim.timing.measured_profile import measured_name
 from sim.units import FRACTION, SECONDS, Bytes, Fraction, GiB, Seconds, parse
 from workloads.config import WorkloadConfig
@@ -133,6 +134,9 @@ class Engine(_Config):
     """Engine whose defaults are taken for everything that the scenario leaves out."""
     block_size: int = Field(16, ge=1, le=65536)
     """Tokens a block of the KV pool holds; a contiguous allocator has none."""
+    small_blocks: Literal["slow", "free"] = "slow"
+    """What blocks of less than 16 tokens cost decode attention: `slow`, as measured or assumed; `free` for kernels that
+    look up every token anyway, as FlashInfer does for SGLang."""
     allocator: Annotated[Allocator, BeforeValidator(shorthand.ALLOCATOR.expand)] = Paged()
     """How the KV pool is divided: `paged`, or in contiguous buffers (`static`, `growth`, `buddy`), which share
     nothing: with them the prefix cache is off unless it is asked for, and asking for it is an error."""
@@ -152,6 +156,12 @@ class Engine(_Config):
     """What a step is made of, and in which order turns wait."""
     prefix_cache: Annotated[PrefixCache, BeforeValidator(shorthand.switch)] = PrefixCache()
     """Reuse of prompt prefixes."""
+
+    @property
+    def lookup_tokens(self) -> int:
+        """Tokens that attention finds by one look-up; 0 if their number makes no difference to it."""
+        free = self.small_blocks == "free" and self.block_size < REFERENCE
+        return self.block_size if self.allocator.paged and not free else 0
 
     @property
     def slot_tokens(self) -> int:

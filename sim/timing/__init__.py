@@ -25,7 +25,7 @@ def attention_efficiency(timing: Any, deployment: Any) -> float:
         from sim.timing.measured_profile import read as read_profile
 
         table = read_profile(timing.measured).block_efficiency
-    return efficiency(table, block_tokens(deployment))
+    return efficiency(table, deployment.lookup_tokens)
 
 
 def block_tokens(deployment: Any) -> int:
@@ -42,7 +42,7 @@ def build(timing: Any, deployment: Any) -> StepCost:
         d_model=deployment.d_model, n_layers=deployment.n_layers, kv_bytes_per_token=deployment.kv_bytes_per_token,
         state_bytes=deployment.state_bytes_per_sequence, peak_flops=deployment.peak_flops, hbm_Bps=deployment.hbm_Bps,
         nvlink_Bps=deployment.nvlink_Bps, tp=deployment.tp, pp=deployment.pp,
-        block_tokens=block_tokens(deployment))
+        block_tokens=deployment.lookup_tokens)
     if getattr(timing, "measured", None) is not None:
         from sim.timing.measured_profile import read as read_profile
 

@@ -11,7 +11,7 @@ import sim
 from sim.report.runs import show, start
 from sim.scenario.deployment import deploy
 from sim.scenario.explain import explain
-from sim.timing import MeasuredCost, build
+from sim.timing import MeasuredCost, attention_efficiency, build
 from sim.timing.block_size import ASSUMED, efficiency
 from sim.timing.measured_profile import read, write
 
@@ -147,3 +147,12 @@ def test_buffers_have_no_blocks_to_speak_of():
     scenario = {**BASE, "duration": "1 min", "warmup": "0 s", "engine": {"allocator": "static"},
                 "workload": {"agents": "chat", "arrivals": {"closed": {"concurrency": 2}}}}
     assert sim.run(scenario).summary["blocks"] is None
+
+
+def test_kernels_that_look_every_token_up_lose_nothing():
+    base = {"model": "llama-3.1-8b", "hardware": "dgx-h100", "workload": {"agents": {"turns": 2}}}
+    rates = {}
+    for engine in ({"block_size": 1}, {"block_size": 1, "small_blocks": "free"}, {"preset": "sglang"}):
+        scenario = sim.load({**base, "engine": engine})
+        rates[str(engine)] = attention_efficiency(scenario.timing, deploy(scenario))
+    assert [*rates.values()] == [pytest.approx(0.53), 1.0, 1.0]

@@ -134,7 +134,8 @@ def test_trace_paths_count_from_the_file_or_from_here(tmp_path: Path, monkeypatc
 @pytest.mark.parametrize(("name", "expected"), [
     ("vllm", {"block_size": 16, "memory_utilization": 0.92, "headroom": 0, "token_budget": 8192, "max_seqs": 1024,
               "order": "fcfs", "reserve": "chunk", "tail": "truncate", "granularity": "block", "insert": "on_chunk"}),
-    ("sglang", {"block_size": 1, "token_budget": 8192, "order": "fcfs", "reserve": "prompt", "granularity": "node"}),
+    ("sglang", {"block_size": 1, "small_blocks": "free", "token_budget": 8192, "order": "fcfs", "reserve": "prompt",
+                "granularity": "node"}),
     ("trtllm", {"block_size": 32, "memory_utilization": 0.9, "reserve": "prompt_and_output", "tail": "cow"}),
 ])
 def test_presets(name: str, expected: dict[str, Any]) -> None:
