@@ -21,7 +21,7 @@ SHOWN = 60
 #: The wait whose interval is shown.
 WAIT = "ttft_resumed_p95_s"
 #: What `sim.metrics.steady` says, in a narrow column.
-STEADY = {"NOT steady": "NO", "too short to tell": "too short", "steady, at its limit": "at its limit", "steady": "yes"}
+STEADY = {"NOT steady": "NO", "too short to tell": "too short", "steady, at its limit": "at limit", "steady": "yes"}
 
 
 def run(scenario: Path, out: Path, overrides: Sequence[str], *, replications: int | None, jobs: int | None,
@@ -97,22 +97,22 @@ def html(result: SweepResult) -> str:
 def table(result: SweepResult) -> tuple[list[str], list[list[str]]]:
     """Return heads and cells: one row a point, the first `SHOWN` of them.
 
-    The interval of the waits stands where points have several replications; `steady` says what the worst one is.
+    Half the width of the waits' 95 % interval stands where points have several replications; `steady` is of the worst.
     """
     mean, spread = result.mean, result.interval(WAIT)
     several = bool(spread[f"{WAIT}_low"].notna().any())
-    headers = [*_short(result.axes), "steady", "turns/s", "TTFT p95", *(["95 % interval"] if several else []),
+    headers = [*_short(result.axes), "steady", "turns/s", "TTFT p95", *(["95 %"] if several else []),
                "ITL p99", "found", "USD", "binds", "SLO met"]
     rows = []
     for point, row in mean.head(SHOWN).iterrows():
-        ends = [_given(spread.at[point, f"{WAIT}_{end}"]) for end in ("low", "high")]
-        between = wording.NONE if ends[0] is None else f"{wording.seconds(ends[0])} to {wording.seconds(ends[1])}"
+        wait, high = _given(row[WAIT]), _given(spread.at[point, f"{WAIT}_high"])
+        half = wording.NONE if not wait or high is None else f"± {wording.percent(high / wait - 1)}"
         met = _given(row.get("slo_met"))
         rows.append([*(_value(row[axis]) for axis in result.axes), STEADY.get(row.get("steady"), wording.NONE),
-                     wording.number(_given(row["turns_per_s"])), wording.seconds(_given(row[WAIT])),
-                     *([between] if several else []), wording.seconds(_given(row["itl_p99_s"])),
+                     wording.number(_given(row["turns_per_s"])), wording.seconds(wait),
+                     *([half] if several else []), wording.seconds(_given(row["itl_p99_s"])),
                      wording.percent(_given(row["hit_rate_total"])), wording.usd(_given(row["usd_per_trajectory"])),
-                     wording.RESOURCES.get(row["binds"], str(row["binds"])),
+                     wording.RESOURCES.get(row["binds"], str(row["binds"])).partition(" (")[0],
                      wording.NONE if met is None else wording.percent(met)])
     return headers, rows
 
@@ -121,8 +121,8 @@ def _notes(result: SweepResult) -> list[str]:
     """Return what stands below the table: what its columns mean, and what it leaves out."""
     count = result.points.loc[result.points["status"] == "finished", "point"].nunique()
     return [*([f"... and {count - SHOWN} points more"] if count > SHOWN else []),
-            "TTFT of resumed turns; found: share of prompt tokens; USD a trajectory",
-            "steady: NO: the queue still grows, so waits depend on how long the run is; at its limit: turns wait long",
+            "TTFT of resumed turns and half its 95 % interval; found: share of prompt tokens; USD a trajectory",
+            "steady: NO: waits depend on the length of the run, the queue grows; at limit: turns wait long",
             f"{count} points, {len(result.points)} runs, {result.failed} failed"]
 
 

@@ -301,14 +301,14 @@ def test_the_table_says_whether_points_are_steady_and_how_sure_they_are(tmp_path
     headers, cells = sweeps.table(found)
     assert [row[headers.index("steady")] for row in cells] == ["yes", "NO"]
     spread = found.interval("ttft_resumed_p95_s")
-    for row, low, high in zip(cells, spread["ttft_resumed_p95_s_low"], spread["ttft_resumed_p95_s_high"], strict=True):
-        assert row[headers.index("95 % interval")] == f"{wording.seconds(low)} to {wording.seconds(high)}"
+    for row, mean, high in zip(cells, spread["ttft_resumed_p95_s"], spread["ttft_resumed_p95_s_high"], strict=True):
+        assert row[headers.index("95 %")] == f"± {wording.percent((high - mean) / mean)}"
     shown = found._repr_html_()
-    for cell in ("NO", "95 % interval", *cells[0], *cells[1]):
+    for cell in ("NO", "95 %", *cells[0], *cells[1]):
         assert cell in shown
         assert all(word in said for word in cell.split())
     one = sim.sweep(text.partition("sweep:")[0], axes=axes | {"replications": 1}, jobs=1)
-    assert "95 % interval" not in sweeps.table(one)[0]
+    assert "95 %" not in sweeps.table(one)[0]
 
 
 def test_a_point_is_as_steady_as_its_worst_replication(whole):
