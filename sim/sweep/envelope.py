@@ -66,9 +66,10 @@ def envelope(scenario: Any, *, contexts: Sequence[int] = (8_192, 32_768, 131_072
     -------
     DataFrame
         One row a combination: the axes; `ceiling`, the contexts that fit by closed form (contexts at the end of the
-        last turn); with `simulate` also `concurrency` with its interval (`low`, `high`), `binds`,
-        `ttft_resumed_p95_s`, `itl_p99_s`, `trajectories_per_h` and `usd_per_trajectory` at that concurrency. A
-        combination that does not fit has its reason in `error`.
+        last turn); `trajectories_per_h_most` and `usd_per_trajectory_least`, bounds that hold for any number of
+        agents (`sim.sweep.estimate.most_rate`); with `simulate` also `concurrency` with its interval (`low`, `high`),
+        `binds`, `ttft_resumed_p95_s`, `itl_p99_s`, `trajectories_per_h` and `usd_per_trajectory` at that concurrency.
+        A combination that does not fit has its reason in `error`.
 
     Raises
     ------
@@ -121,8 +122,9 @@ def pareto(frame: pd.DataFrame, better: str = "trajectories_per_h", cheaper: str
     """
     lacks = [name for name in (better, cheaper, *by) if name not in frame]
     if lacks:
-        raise InputError(f"the table has no {', '.join(lacks)}; an envelope has rates and costs only where it is "
-                         "simulated (simulate=True)", field="pareto")
+        raise InputError(f"the table has no {', '.join(lacks)}; an envelope has them only where it is simulated "
+                         "(simulate=True); of bounds: sim.pareto(frame, 'trajectories_per_h_most', "
+                         "'usd_per_trajectory_least')", field="pareto")
     kept: list[Any] = []
     good = frame.dropna(subset=[better, cheaper])
     for _, group in good.groupby(list(by), sort=True, dropna=False):
@@ -182,6 +184,7 @@ def _agent(context: int, share: float, wait_s: float, turns: int) -> dict[str, A
 
 def _work_out(task: tuple[int, Cell, bool, int]) -> tuple[int, dict[str, Any]]:
     from sim.scenario.deployment import deploy
+    from sim.sweep.estimate import demand, most_rate
 
     number, cell, simulate, most_replications = task
     if cell.scenario is None:
@@ -192,6 +195,10 @@ def _work_out(task: tuple[int, Cell, bool, int]) -> tuple[int, dict[str, Any]]:
                         cell.scenario.engine.headroom) * place.replicas
     row: dict[str, Any] = {"gpus": place.gpus, "replicas": place.replicas, "tp": place.tp, "ceiling": ceiling,
                            "error": None}
+    if ceiling:
+        per_h = most_rate(cell.scenario, demand(cell.scenario)) * 3600
+        row |= {"trajectories_per_h_most": per_h,
+                "usd_per_trajectory_least": place.gpus * place.price_usd_per_gpu_hour / per_h}
     return number, row | (_simulated(cell, most_replications) if simulate else {})
 
 
