@@ -108,7 +108,7 @@ def table(result: SweepResult) -> tuple[list[str], list[list[str]]]:
         wait, high = _given(row[WAIT]), _given(spread.at[point, f"{WAIT}_high"])
         half = wording.NONE if not wait or high is None else f"± {wording.percent(high / wait - 1)}"
         met = _given(row.get("slo_met"))
-        rows.append([*(_value(row[axis]) for axis in result.axes), STEADY.get(row.get("steady"), wording.NONE),
+        rows.append([*(_value(row[axis]) for axis in result.axes), STEADY.get(str(row.get("steady")), wording.NONE),
                      wording.number(_given(row["turns_per_s"])), wording.seconds(wait),
                      *([half] if several else []), wording.seconds(_given(row["itl_p99_s"])),
                      wording.percent(_given(row["hit_rate_total"])), wording.usd(_given(row["usd_per_trajectory"])),

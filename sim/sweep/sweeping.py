@@ -112,7 +112,7 @@ class SweepResult:
         fine = self.points[self.points["status"] == "finished"]
         groups = fine.groupby("point", sort=True)
         frame = groups[self.axes].first()
-        found = {point: student(values.dropna()) for point, values in groups[figure]}
+        found = {point: student([*values.dropna()]) for point, values in groups[figure]}
         frame[figure] = groups[figure].mean()
         for end in ("low", "high"):
             frame[f"{figure}_{end}"] = [None if at is None else within(at)[end] for at in map(found.get, frame.index)]
