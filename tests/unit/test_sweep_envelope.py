@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pandas as pd
 import pytest
 
 import sim
@@ -49,3 +50,15 @@ def test_the_bounds_of_an_envelope():
     assert front["cheapest"].sum() == 4
     with pytest.raises(sim.InputError, match="usd_per_trajectory_least"):
         sim.pareto(frame)
+
+
+def test_an_answer_does_not_depend_on_how_it_is_worked_out():
+    """Replications at once or in turn; a scenario that asks for more replications gets the same start."""
+    base = BASE | {"duration": "30 s", "warmup": 0, "engine": {"schedule": {"max_seqs": 2}}} | agents(100, 10)
+    given = {"contexts": [8192], "sharing": [0], "waits": [5], "hardware": ["dgx-h100"]}
+    one, other = sim.envelope(base, jobs=1, **given), sim.envelope(base | {"replications": 3}, jobs=2, **given)
+    pd.testing.assert_frame_equal(one, other)
+    row = one.iloc[0]
+    assert 1 <= row["low"] <= row["concurrency"]
+    assert row["trajectories_per_h"] <= row[RATE]
+    assert row["usd_per_trajectory"] >= row[COST]
