@@ -7,6 +7,7 @@ The command line in Python::
     result = sim.run("scenario.yaml", overrides=["retention.policy=offload"])
     result.summary["ttft_s"]["resumed"]["p95"]
     result.turns                      # a pandas DataFrame
+    result.bill("claude-sonnet-4.5")  # what the same trajectories would cost there
     result.save("out/offload")
     sim.explain(sim.load("scenario.yaml"))
     sim.sweep("scenario.yaml", "out/sweep").mean             # one row a point

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sim import units
 from sim.errors import InputError
 
 if TYPE_CHECKING:
@@ -210,8 +211,8 @@ class _Cache:
         return read, before is not None and not fresh, stored
 
 
-def table(turns: pd.DataFrame, summary: Mapping[str, Any], names: Iterable[str] | None = None,
-          ttl_s: float | None = None) -> pd.DataFrame:
+def table(turns: pd.DataFrame, summary: Mapping[str, Any], names: Iterable[str] = (),
+          ttl: str | float | None = None) -> pd.DataFrame:
     """Return bills of a run at several providers, and its own cost, over the same measured span.
 
     Parameters
@@ -220,23 +221,38 @@ def table(turns: pd.DataFrame, summary: Mapping[str, Any], names: Iterable[str] 
         Of the run.
     names
         Models; all of them when left out.
-    ttl_s
-        For those that sell it; the others keep theirs.
+    ttl
+        Time to live of what is cached, in seconds or as text like ``1 h``. Models that are named must sell it; of all
+        of them, those that do not keep their own.
 
     Returns
     -------
     DataFrame
         One row a price, the run's own first (``self-hosted``): USD, USD a finished trajectory, parts and tokens.
+
+    Raises
+    ------
+    InputError
+        A model has no price, or is not sold with that time to live; or `ttl` is no time.
     """
     import pandas as pd
 
+    try:
+        ttl_s = None if ttl is None else units.parse(ttl, units.SECONDS)
+    except InputError as error:
+        raise InputError(error.reason, field="ttl", got=ttl) from None
+    if ttl_s is not None and ttl_s <= 0:
+        raise InputError("expected a time above 0", field="ttl", got=ttl)
+    named = [price(name) for name in names]
+    if ttl_s is not None:
+        for at in named:
+            at.kept(ttl_s)
     cost, checks = summary["cost"], summary["checks"]
     finished = summary["throughput"]["trajectories_per_s"] or 0.0
     count = finished * checks["span_s"] * checks["replications"]
     rows: list[dict[str, Any]] = [{"name": "self-hosted", "date": None, "checked": True, "ttl_s": None,
                                    "usd": cost["usd"], "usd_per_trajectory": cost["usd_per_trajectory"]}]
-    for name in names if names is not None else prices():
-        at = price(name)
+    for at in named or prices().values():
         wanted = ttl_s if ttl_s is not None and (not at.write or ttl_s in at.write) else None
         made = bill(turns, at, ttl_s=wanted, since_s=checks["warmup_s"])
         row = asdict(made)

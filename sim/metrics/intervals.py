@@ -162,8 +162,9 @@ def bootstrap(values: Array, quantiles: Mapping[str, float], rng: np.random.Gene
     grid = np.unique(np.quantile(values, np.linspace(0.0, 1.0, min(GRID, values.size))))
     blocks = np.array_split(values, BLOCKS)
     counts = np.stack([np.bincount(np.searchsorted(grid, block), minlength=grid.size) for block in blocks])
+    below = np.cumsum(counts, axis=1, dtype=float)  # whole numbers as floats: exact, and many times as fast
     picks = rng.multinomial(BLOCKS, np.full(BLOCKS, 1 / BLOCKS), size=RESAMPLES)
-    share = np.cumsum(picks @ counts, axis=1, dtype=float)
+    share = picks.astype(float) @ below
     share /= share[:, -1:]
     found: dict[str, Interval] = {}
     for name, q in quantiles.items():

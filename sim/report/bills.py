@@ -22,20 +22,8 @@ def of_run(folder: Path, names: Sequence[str], ttl: str | None) -> pd.DataFrame:
     InputError
         The folder holds no run, or a name or the time to live is wrong.
     """
-    from sim import units
-    from sim.errors import InputError
-
     summary = store.read_summary(folder)
-    try:
-        ttl_s = None if ttl is None else units.parse(ttl, units.SECONDS)
-    except InputError as error:
-        raise InputError(error.reason, field="--ttl", got=ttl) from None
-    for name in names:
-        at = billing.price(name)
-        if ttl_s is not None:
-            at.kept(ttl_s)
-    turns = store.read_table(folder / "turns.parquet", billing.COLUMNS)
-    return billing.table(turns, summary, names or None, ttl_s)
+    return billing.table(store.read_table(folder / "turns.parquet", billing.COLUMNS), summary, names, ttl)
 
 
 def data(bills: pd.DataFrame) -> list[dict[str, Any]]:

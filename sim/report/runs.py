@@ -8,10 +8,10 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sim.errors import _MISSING, InputError
+from sim.errors import InputError
 from sim.report import held
 from sim.report.progress import bar
-from sim.scenario.loading import places
+from sim.scenario.loading import placed
 from sim.sweep import store, variants
 from sim.sweep.run import load, run
 
@@ -101,10 +101,7 @@ def _variant(scenario: Path, overrides: Sequence[str], path: str, index: int, va
     except InputError as error:
         if not written or not scenario.is_file() or any(text.startswith("vary") for text in overrides):
             raise
-        reason = f"{error.field}: {error.reason}" if error.field else error.reason
-        placed = places(scenario).error(("vary", path, index), reason)
-        raise InputError(reason, file=placed.file, line=placed.line, field=placed.field,
-                         **({} if error.got is _MISSING else {"got": error.got})) from None
+        raise placed(error, scenario, ("vary", path, index)) from None
 
 
 def draw(runs: Runs) -> bool:

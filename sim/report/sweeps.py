@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 
 #: Points shown; the others are in the file.
 SHOWN = 60
+#: The wait whose interval is shown.
+WAIT = "ttft_resumed_p95_s"
+#: What `sim.metrics.steady` says, in a narrow column.
+STEADY = {"NOT steady": "NO", "too short to tell": "too short", "steady, at its limit": "at limit", "steady": "yes"}
 
 
 def run(scenario: Path, out: Path, overrides: Sequence[str], *, replications: int | None, jobs: int | None,
@@ -66,29 +70,60 @@ def bar() -> Iterator[Progress | None]:
 
 
 def show(result: SweepResult, to: Console | None = None) -> None:
-    """Print one row a point: axes, and means over replications."""
+    """Print one row a point: axes, means over replications, and whether it was steady."""
     from sim.report import tables
 
     if result.failed == len(result.points):
         return
-    mean = result.mean
-    short = _short(result.axes)
-    headers = [*short, "turns/s", "TTFT p95", "ITL p99", "found", "USD", "binds", "SLO met"]
-    rows = []
-    for _, row in mean.head(SHOWN).iterrows():
-        met = row.get("slo_met")
-        rows.append([*(_value(row[axis]) for axis in result.axes), wording.number(_given(row["turns_per_s"])),
-                     wording.seconds(_given(row["ttft_resumed_p95_s"])), wording.seconds(_given(row["itl_p99_s"])),
-                     wording.percent(_given(row["hit_rate_total"])), wording.usd(_given(row["usd_per_trajectory"])),
-                     wording.RESOURCES.get(row["binds"], str(row["binds"])),
-                     wording.NONE if _given(met) is None else wording.percent(met)])
+    headers, rows = table(result)
     tables.show_rows(rows, headers=headers, to=to)
     out = to or tables.console()
-    if len(mean) > SHOWN:
-        out.print(f"... and {len(mean) - SHOWN} points more")
-    runs = len(result.points)
-    out.print("\nTTFT of resumed turns; found: share of prompt tokens; USD a trajectory")
-    out.print(f"{len(mean)} points, {runs} runs, {result.failed} failed")
+    out.print()
+    for line in _notes(result):
+        out.print(line)
+
+
+def html(result: SweepResult) -> str:
+    """Return the same table for a notebook."""
+    import pandas as pd
+
+    if result.failed == len(result.points):
+        return f"<p>{result.failed} runs, all of them failed; see points[\"error\"]</p>"
+    headers, rows = table(result)
+    made = pd.DataFrame(rows, columns=headers).to_html(index=False, justify="left", border=0)
+    return f"{made}<p>{'<br>'.join(_notes(result))}</p>"
+
+
+def table(result: SweepResult) -> tuple[list[str], list[list[str]]]:
+    """Return heads and cells: one row a point, the first `SHOWN` of them.
+
+    Half the width of the waits' 95 % interval stands where points have several replications; `steady` is of the worst.
+    """
+    mean, spread = result.mean, result.interval(WAIT)
+    several = bool(spread[f"{WAIT}_low"].notna().any())
+    headers = [*_short(result.axes), "steady", "turns/s", "TTFT p95", *(["95 %"] if several else []),
+               "ITL p99", "found", "USD", "binds", "SLO met"]
+    rows = []
+    for point, row in mean.head(SHOWN).iterrows():
+        wait, high = _given(row[WAIT]), _given(spread.at[point, f"{WAIT}_high"])
+        half = wording.NONE if not wait or high is None else f"± {wording.percent(high / wait - 1)}"
+        met = _given(row.get("slo_met"))
+        rows.append([*(_value(row[axis]) for axis in result.axes), STEADY.get(str(row.get("steady")), wording.NONE),
+                     wording.number(_given(row["turns_per_s"])), wording.seconds(wait),
+                     *([half] if several else []), wording.seconds(_given(row["itl_p99_s"])),
+                     wording.percent(_given(row["hit_rate_total"])), wording.usd(_given(row["usd_per_trajectory"])),
+                     wording.RESOURCES.get(row["binds"], str(row["binds"])).partition(" (")[0],
+                     wording.NONE if met is None else wording.percent(met)])
+    return headers, rows
+
+
+def _notes(result: SweepResult) -> list[str]:
+    """Return what stands below the table: what its columns mean, and what it leaves out."""
+    count = result.points.loc[result.points["status"] == "finished", "point"].nunique()
+    return [*([f"... and {count - SHOWN} points more"] if count > SHOWN else []),
+            "TTFT of resumed turns and half its 95 % interval; found: share of prompt tokens; USD a trajectory",
+            "steady: NO: waits depend on the length of the run, the queue grows; at limit: turns wait long",
+            f"{count} points, {len(result.points)} runs, {result.failed} failed"]
 
 
 def data(result: SweepResult) -> dict[str, Any]:

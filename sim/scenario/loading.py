@@ -62,6 +62,13 @@ def places(source: str | Path | Mapping[str, Any]) -> Places:
     return _source(source)[1]
 
 
+def placed(error: InputError, source: str | Path | Mapping[str, Any], path: tuple[Any, ...]) -> InputError:
+    """Return an error about a value that a scenario wrote elsewhere, as in `vary:`, at the place where it wrote it."""
+    reason = f"{error.field}: {error.reason}" if error.field else error.reason
+    at = places(source).error(path, reason)
+    return InputError(reason, file=at.file, line=at.line, field=at.field, got=error.got)
+
+
 def _source(source: str | Path | Mapping[str, Any]) -> tuple[Any, Places, Path]:
     """Return the raw data, its places, and the folder that relative paths in it count from."""
     if isinstance(source, Mapping):

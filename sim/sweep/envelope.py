@@ -60,15 +60,18 @@ def envelope(scenario: Any, *, contexts: Sequence[int] = (8_192, 32_768, 131_072
     overrides
         ``dotted.path=value`` texts.
     jobs
-        Combinations at once; None for one a core.
+        Combinations at once (of a single one: replications); None for one a core.
+    most_replications
+        Replications of a load too close to call; every load begins with two, whatever the scenario's.
 
     Returns
     -------
     DataFrame
         One row a combination: the axes; `ceiling`, the contexts that fit by closed form (contexts at the end of the
-        last turn); with `simulate` also `concurrency` with its interval (`low`, `high`), `binds`,
-        `ttft_resumed_p95_s`, `itl_p99_s`, `trajectories_per_h` and `usd_per_trajectory` at that concurrency. A
-        combination that does not fit has its reason in `error`.
+        last turn); `trajectories_per_h_most` and `usd_per_trajectory_least`, bounds that hold for any number of
+        agents (`sim.sweep.estimate.most_rate`); with `simulate` also `concurrency` with its interval (`low`, `high`),
+        `binds`, `ttft_resumed_p95_s`, `itl_p99_s`, `trajectories_per_h` and `usd_per_trajectory` at that concurrency.
+        A combination that does not fit has its reason in `error`.
 
     Raises
     ------
@@ -91,7 +94,8 @@ def envelope(scenario: Any, *, contexts: Sequence[int] = (8_192, 32_768, 131_072
         extra = dict(zip(axes, combination, strict=True))
         for name, context, share, wait_s in itertools.product(hardware, contexts, sharing, times):
             cells.append((_cell(base, name, int(context), float(share), wait_s, turns, extra), extra))
-    tasks = [(number, cell, simulate, most_replications) for number, (cell, _) in enumerate(cells)]
+    inner = jobs if len(cells) == 1 else 1
+    tasks = [(number, cell, simulate, most_replications, inner) for number, (cell, _) in enumerate(cells)]
     found = dict(pool.each(_work_out, tasks, jobs))
     rows = [{"hardware": cell.hardware, "context_tokens": cell.context_tokens, "sharing": cell.sharing,
              "wait_s": cell.wait_s, **extra, **found[number]} for number, (cell, extra) in enumerate(cells)]
@@ -121,8 +125,9 @@ def pareto(frame: pd.DataFrame, better: str = "trajectories_per_h", cheaper: str
     """
     lacks = [name for name in (better, cheaper, *by) if name not in frame]
     if lacks:
-        raise InputError(f"the table has no {', '.join(lacks)}; an envelope has rates and costs only where it is "
-                         "simulated (simulate=True)", field="pareto")
+        raise InputError(f"the table has no {', '.join(lacks)}; an envelope has them only where it is simulated "
+                         "(simulate=True); of bounds: sim.pareto(frame, 'trajectories_per_h_most', "
+                         "'usd_per_trajectory_least')", field="pareto")
     kept: list[Any] = []
     good = frame.dropna(subset=[better, cheaper])
     for _, group in good.groupby(list(by), sort=True, dropna=False):
@@ -154,7 +159,7 @@ def _cell(base: Scenario, name: str, context: int, share: float, wait_s: float, 
     tp = base.parallelism.tp
     while tp * base.parallelism.pp > gpus and tp > 1:
         tp //= 2
-    tree |= {"name": f"{name}, {context} tokens", "hardware": name,
+    tree |= {"name": f"{name}, {context} tokens", "hardware": name, "replications": 1,
              "parallelism": {"tp": tp, "pp": base.parallelism.pp},
              "workload": {"agents": _agent(context, share, wait_s, turns), "arrivals": {"closed": {"concurrency": 1}}}}
     try:
@@ -180,10 +185,11 @@ def _agent(context: int, share: float, wait_s: float, turns: int) -> dict[str, A
             "tools": {"tool": {"wait": {"exponential": {"mean": wait_s}}}}}
 
 
-def _work_out(task: tuple[int, Cell, bool, int]) -> tuple[int, dict[str, Any]]:
+def _work_out(task: tuple[int, Cell, bool, int, int | None]) -> tuple[int, dict[str, Any]]:
     from sim.scenario.deployment import deploy
+    from sim.sweep.estimate import demand, most_rate
 
-    number, cell, simulate, most_replications = task
+    number, cell, simulate, most_replications, jobs = task
     if cell.scenario is None:
         return number, {"ceiling": 0, "error": cell.error}
     place = deploy(cell.scenario)
@@ -192,14 +198,18 @@ def _work_out(task: tuple[int, Cell, bool, int]) -> tuple[int, dict[str, Any]]:
                         cell.scenario.engine.headroom) * place.replicas
     row: dict[str, Any] = {"gpus": place.gpus, "replicas": place.replicas, "tp": place.tp, "ceiling": ceiling,
                            "error": None}
-    return number, row | (_simulated(cell, most_replications) if simulate else {})
+    if ceiling:
+        per_h = most_rate(cell.scenario, demand(cell.scenario)) * 3600
+        row |= {"trajectories_per_h_most": per_h,
+                "usd_per_trajectory_least": place.gpus * place.price_usd_per_gpu_hour / per_h}
+    return number, row | (_simulated(cell, most_replications, jobs) if simulate else {})
 
 
-def _simulated(cell: Cell, most_replications: int) -> dict[str, Any]:
+def _simulated(cell: Cell, most_replications: int, jobs: int | None) -> dict[str, Any]:
     from sim.sweep.sizing import size
 
     try:
-        found = size(cell.scenario, "concurrency", reliefs=False, jobs=1, tolerance=0.03,
+        found = size(cell.scenario, "concurrency", reliefs=False, jobs=jobs, tolerance=0.03,
                      most_replications=most_replications)
     except InputError as error:
         return {"error": str(error).splitlines()[0]}

@@ -26,6 +26,8 @@ class Demand:
         Prompt and output of a turn, and how much of it other trajectories have computed before.
     turns, output_tokens, wait_s
         Turns, tokens generated and time in pauses.
+    decoded_tokens, read_tokens
+        Tokens that come out of decode steps (all but the first of a turn), and the tokens of context those steps read.
     prompts
         Of the trajectories looked at: (new tokens, tokens found) of every turn.
     trajectories
@@ -37,6 +39,8 @@ class Demand:
     turns: float
     output_tokens: float
     wait_s: float
+    decoded_tokens: float
+    read_tokens: float
     prompts: list[tuple[int, int]]
     trajectories: int
 
@@ -50,7 +54,7 @@ def demand(scenario: Scenario) -> Demand:
     contexts: list[int] = []
     shared: list[int] = []
     prompts: list[tuple[int, int]] = []
-    output = count = 0
+    output = count = decoded = read = 0
     wait_s = 0.0
     for trajectory in islice(workloads.build(scenario.workload, Path()).trajectories(scenario.seed, 0), SAMPLE):
         for position, turn in enumerate(in_order(trajectory)):
@@ -61,11 +65,14 @@ def demand(scenario: Scenario) -> Demand:
             if position == 0 and count:
                 shared.append(found)
             output += turn.output_tokens
+            steps = max(turn.output_tokens - 1, 0)
+            decoded += steps
+            read += steps * turn.prompt_tokens + steps * (steps - 1) // 2
             wait_s += turn.wait_s
         count += 1
     n = max(count, 1)
     return Demand(sum(contexts) / max(len(contexts), 1), sum(shared) / max(len(shared), 1), len(contexts) / n,
-                  output / n, wait_s / n, prompts, n)
+                  output / n, wait_s / n, decoded / n, read / n, prompts, n)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +112,35 @@ def ceilings(scenario: Scenario, asked: Demand) -> Ceilings:
     busy_s = max(prefill_s + decode_s, 1e-12)
     return Ceilings(fit * place.replicas, place.replicas / busy_s, asked.wait_s + prefill_s + alone_s,
                     prefill_s + alone_s)
+
+
+def most_rate(scenario: Scenario, asked: Demand) -> float:
+    """Return trajectories a second that no load and no retention policy exceeds.
+
+    Notes
+    -----
+    A step takes no less than its prompt chunks alone would, nor than its decoding turns alone. So a replica is busy
+    for at least the longer of two times a trajectory: its prompts, without what an infinite cache holds, in steps
+    filled to the budget; and its output, decoded in the largest batch that the pool (contexts as at their shortest)
+    and `max_seqs` allow. Both are least where a step's fixed part is shared most. Waits do not lower the bound: more
+    agents fill them. Copies, evictions and objectives only lower what is reached.
+    """
+    from sim.scenario.deployment import deploy
+    from sim.timing import build
+
+    place = deploy(scenario)
+    cost, schedule = build(scenario.timing, place), scenario.engine.schedule
+    shortest = max(min(sum(prompt) for prompt in asked.prompts), 1)
+    batch = max(1, min(place.fit(shortest, int(asked.shared_tokens)), schedule.max_seqs))
+    read = asked.read_tokens / max(asked.decoded_tokens, 1.0)
+    decode_s = asked.decoded_tokens * cost.step(batch, int(batch * read)) / batch
+    budget = max(schedule.token_budget if schedule.policy == "chunked" else 0, max(new for new, _ in asked.prompts))
+    prefill_s = 0.0
+    for new, found in asked.prompts:
+        if new:
+            alike = max(1, budget // new)
+            prefill_s += cost.step(0, 0, [(new, found)] * alike) / alike
+    return place.replicas / max(prefill_s / asked.trajectories, decode_s, 1e-12)
 
 
 def _prefill_s(scenario: Scenario, place: Deployment, cost: StepCost, asked: Demand) -> float:

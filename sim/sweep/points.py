@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -78,21 +78,22 @@ def plan(source: Any, overrides: Sequence[str] = (), section: Mapping[str, Any] 
     settings = axes.expand(chosen)
     where = chosen.get("where", [])
     conditions = where if isinstance(where, list) else [where]
+    written = {} if section is not None or any(text.startswith("sweep") for text in overrides) else chosen
     points: list[Point] = []
     for setting in settings:
-        point = _point(len(points), source, overrides, setting, conditions)
+        point = _point(len(points), source, overrides, written, setting, conditions)
         if point is not None:
             points.append(point)
     if not points:
         raise InputError(f"none of the {len(settings)} points meets the conditions", field="sweep.where")
-    _check(points)
+    _check(points, source, written)
     count = replications or int(chosen.get("replications", base.replications))
     return Plan(base, chosen, points, count, axes.paths([point.settings for point in points]))
 
 
-def _point(number: int, source: Any, overrides: Sequence[str], setting: dict[str, Any],
+def _point(number: int, source: Any, overrides: Sequence[str], section: Mapping[str, Any], setting: dict[str, Any],
            conditions: Sequence[Any]) -> Point | None:
-    """Load one point; None if a condition leaves it out.
+    """Load one point; None if a condition leaves it out. `section`: the sweep as `source` writes it, else empty.
 
     Conditions on the axes alone are looked at first: they may leave out what could not be loaded.
     """
@@ -108,12 +109,48 @@ def _point(number: int, source: Any, overrides: Sequence[str], setting: dict[str
     try:
         loaded = load(source, [*overrides, *axes.texts(setting)])
     except InputError as error:
-        raise InputError(str(error).splitlines()[0], file=_name(number, setting)) from None
+        raise _placed(error, source, section, number, setting) from None
     if not all(filters.holds(condition, lambda path: _anywhere(loaded, setting, path)) for condition in late):
         return None
     scenario = loaded.model_copy(update={"sweep": None, "vary": None, "replications": 1})
     values = {path: _told(scenario, path, value) for path, value in setting.items()}
     return Point(number, setting, values, scenario)
+
+
+def _placed(error: InputError, source: Any, section: Mapping[str, Any], number: int,
+            setting: Mapping[str, Any]) -> InputError:
+    """Return a point's error at the line where `source` wrote the value that is wrong, else with the point's name.
+
+    A point that sets one path only is wrong there; of several, the error must say which.
+    """
+    from sim.scenario.loading import placed
+
+    alone = len(setting) == 1 and error.file is None
+    wrong = [path for path, text in zip(setting, axes.texts(dict(setting)), strict=True)
+             if alone or error.file == f"--set {shorten(text)}"]
+    place = next((place for path in wrong for place in _written(section, path, setting[path])), None)
+    named = InputError(str(error).splitlines()[0], file=_name(number, setting))
+    if place is None:
+        return named
+    try:
+        found = placed(error, source, ("sweep", *place))
+    except InputError:  # the folder of a run: its text is not the source's own
+        return named
+    return found if found.line is not None else named
+
+
+def _written(section: Mapping[str, Any], path: str, value: Any) -> Iterator[tuple[Any, ...]]:
+    """Yield where a section sets a path to a value, or draws it."""
+    for form in ("grid", "zip"):
+        values = section.get(form, {}).get(path, [])
+        if value in values:
+            yield form, path, values.index(value)
+    for number, point in enumerate(section.get("list", [])):
+        if path in point and point[path] == value:
+            yield "list", number, path
+    for kind, given in section.get("sample", {}).items():
+        if path in given["ranges"]:
+            yield "sample", kind, "ranges", path
 
 
 def _name(number: int, setting: Mapping[str, Any]) -> str:
@@ -160,7 +197,7 @@ def _told(scenario: Scenario, path: str, written: Any) -> Any:
     return json.dumps(written, ensure_ascii=False)
 
 
-def _check(points: Sequence[Point]) -> None:
+def _check(points: Sequence[Point], source: Any, section: Mapping[str, Any]) -> None:
     """Make sure that each point's model fits its hardware, and that its workload can be read."""
     import json
     from pathlib import Path
@@ -177,4 +214,4 @@ def _check(points: Sequence[Point]) -> None:
                 workloads.build(point.scenario.workload, Path())
                 seen.add(workload)
         except InputError as error:
-            raise InputError(str(error).splitlines()[0], file=_name(point.number, point.settings)) from None
+            raise _placed(error, source, section, point.number, point.settings) from None

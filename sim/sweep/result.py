@@ -150,6 +150,31 @@ class Result:
         return frame.assign(allocator=names, trajectory=owners.mask(owners < 0)).reset_index(drop=True)[
             ["allocator", "time_s", "start", "end", "use", "trajectory"]]
 
+    def bill(self, *prices: str, ttl: str | float | None = None) -> pd.DataFrame:
+        """Return what the run's trajectories would cost at providers that cache prompts, next to its own cost.
+
+        Parameters
+        ----------
+        prices
+            Models with a price, like ``claude-sonnet-4.5``; all of them when left out.
+        ttl
+            Time to live of what is cached, in seconds or as text like ``1 h``; models that are named must sell it.
+
+        Returns
+        -------
+        DataFrame
+            One row a price, the run's own first (``self-hosted``): ``usd`` and ``usd_per_trajectory`` of the measured
+            span, its parts (``read_usd``, ``write_usd``, ...) and tokens (`sim.metrics.billing.table`).
+
+        Raises
+        ------
+        InputError
+            A model has no price, or is not sold with that time to live; or `ttl` is no time.
+        """
+        from sim.metrics import billing
+
+        return billing.table(self.turns, self.summary, prices, ttl)
+
     @property
     def _piece_tokens(self) -> int:
         """Tokens into which a request may be cut; 0 for a contiguous allocator."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sim.errors import InputError
+from sim.metrics.steady import steady
 from sim.records import GPU_USES, POOL_USES, TURN_CAUSES
 from sim.sweep.store import OutputError, _say
 
@@ -22,7 +23,7 @@ STATISTICS = ("mean", "p50", "p90", "p95", "p99", "p999")
 LATENCIES = {"ttft_first": ("ttft_s", "first"), "ttft_resumed": ("ttft_s", "resumed"), "ttft": ("ttft_s", "all"),
              "itl": ("itl_s",), "tpot": ("tpot_s",), "turn": ("turn_s",), "trajectory": ("trajectory_s",)}
 #: Columns that are no floats.
-TEXT, TRUTH = ("run", "status", "error", "binds", "binds_why"), ("stable", "slo_met", "warmup_settled")
+TEXT, TRUTH = ("run", "status", "error", "binds", "binds_why", "steady"), ("stable", "slo_met", "warmup_settled")
 WHOLE = ("replication", "turns", "trajectories_started", "trajectories_finished", "trajectories_rejected", "events")
 
 Row = dict[str, Any]
@@ -46,7 +47,8 @@ def flatten(summary: Mapping[str, Any]) -> Row:
     row |= {"usd_per_trajectory": summary["cost"]["usd_per_trajectory"],
             "usd_per_Mtok_output": summary["cost"]["usd_per_Mtok_output"],
             "usd_per_Mtok_total": summary["cost"]["usd_per_Mtok_total"]}
-    row |= {"binds": summary["binds"]["resource"], "binds_why": summary["binds"]["why"]}
+    row |= {"binds": summary["binds"]["resource"], "binds_why": summary["binds"]["why"],
+            "steady": steady(summary).word}
     for name, uses in (("turn", TURN_CAUSES), ("pool", POOL_USES), ("gpu", GPU_USES)):
         ledger = summary["ledger"]["pool_byte_s" if name == "pool" else f"{name}_s"]
         whole = sum(ledger.values())

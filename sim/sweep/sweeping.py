@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 #: Called with the runs done (those found finished included), the failed ones among them, and the runs there are.
 Progress = Callable[[int, int, int], None]
+#: What `steady` may say of a run, the worst first: a point is what the worst of its replications is.
+WORST = ("NOT steady", "too short to tell", "steady, at its limit", "steady")
 #: Seconds between two writings of the table while a sweep is under way.
 REFRESH_S = 30.0
 
@@ -84,7 +86,10 @@ class SweepResult:
 
     @property
     def mean(self) -> pd.DataFrame:
-        """One row a point: axes, replications that finished, and the mean of every figure over them."""
+        """One row a point: axes, replications that finished, and the mean of every figure over them.
+
+        `binds` is what binds most often, `steady` what the worst replication is.
+        """
         fine = self.points[self.points["status"] == "finished"]
         groups = fine.groupby("point", sort=True)
         numbers = [name for name in fine.select_dtypes(["number", "bool"]).columns
@@ -92,27 +97,34 @@ class SweepResult:
         figures = groups[numbers].mean()
         if "binds" in fine:
             figures.insert(0, "binds", groups["binds"].agg(lambda values: values.mode().iat[0]))
+        if "steady" in fine and fine["steady"].notna().all():
+            figures.insert(0, "steady", groups["steady"].agg(lambda words: min(words, key=WORST.index)))
         figures.insert(0, "replications", groups.size())
         return groups[self.axes].first().join(figures)
 
     def interval(self, figure: str) -> pd.DataFrame:
-        """Return mean and 95 % interval (Student t over replications) of one figure for each point."""
-        from sim.metrics.intervals import student
+        """Return mean and 95 % interval (Student t over replications) of one figure for each point.
+
+        The interval ends where the figure does, at 0. With one replication its ends are missing.
+        """
+        from sim.metrics.intervals import student, within
 
         fine = self.points[self.points["status"] == "finished"]
         groups = fine.groupby("point", sort=True)
         frame = groups[self.axes].first()
-        found = {point: student(list(values)) or {} for point, values in groups[figure]}
+        found = {point: student([*values.dropna()]) for point, values in groups[figure]}
         frame[figure] = groups[figure].mean()
         for end in ("low", "high"):
-            frame[f"{figure}_{end}"] = [found[point].get(end) for point in frame.index]
+            frame[f"{figure}_{end}"] = [None if at is None else within(at)[end] for at in map(found.get, frame.index)]
         return frame
 
     def __repr__(self) -> str:
         return f"<SweepResult: {self.points['point'].nunique()} points, {len(self.points)} runs, {self.failed} failed>"
 
     def _repr_html_(self) -> str:
-        html: str = self.mean.to_html()
+        from importlib import import_module  # by name: reports lie above results
+
+        html: str = import_module("sim.report.sweeps").html(self)
         return html
 
 

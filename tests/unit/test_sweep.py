@@ -13,6 +13,8 @@ import pytest
 import sim
 from sim.cli import main
 from sim.errors import InputError
+from sim.metrics import wording
+from sim.report import sweeps
 from sim.sweep import rows, sweeping
 from sim.sweep.store import OutputError
 from sim.sweep.sweeping import SweepResult
@@ -284,3 +286,41 @@ def test_progress_counts_runs(scenario, tmp_path):
     told.clear()
     sim.sweep(scenario, tmp_path / "out", jobs=1, progress=lambda *state: told.append(state))
     assert told == [(12, 0, 12)]
+
+
+def test_the_table_says_whether_points_are_steady_and_how_sure_they_are(tmp_path, capsys):
+    """Arrivals that nothing could serve are not steady; a notebook shows the same table."""
+    text = SCENARIO.replace("5 s\n", "200 s\n", 1).replace("output: 8", "output: 400").replace(
+        "closed: {concurrency: 2}", "poisson: {rate: 0.2}").replace(
+        "retention: keep", "engine: {schedule: {max_seqs: 1}}\nretention: keep")
+    axes = {"grid": {"workload.arrivals.poisson.rate": [0.05, 5.0]}, "replications": 3}
+    found = sim.sweep(text.partition("sweep:")[0], axes=axes, jobs=1)
+    assert found.mean["steady"].tolist() == ["steady", "NOT steady"]
+    sweeps.show(found)
+    said = capsys.readouterr().out
+    headers, cells = sweeps.table(found)
+    assert [row[headers.index("steady")] for row in cells] == ["yes", "NO"]
+    spread = found.interval("ttft_resumed_p95_s")
+    for row, mean, high in zip(cells, spread["ttft_resumed_p95_s"], spread["ttft_resumed_p95_s_high"], strict=True):
+        assert row[headers.index("95 %")] == f"± {wording.percent((high - mean) / mean)}"
+    shown = found._repr_html_()
+    for cell in ("NO", "95 %", *cells[0], *cells[1]):
+        assert cell in shown
+        assert all(word in said for word in cell.split())
+    one = sim.sweep(text.partition("sweep:")[0], axes=axes | {"replications": 1}, jobs=1)
+    assert "95 %" not in sweeps.table(one)[0]
+
+
+def test_a_point_is_as_steady_as_its_worst_replication(whole):
+    changed = SweepResult(whole.points.assign(steady="steady"), whole.axes)
+    changed.points.loc[3, "steady"] = "too short to tell"
+    assert changed.mean["steady"].tolist()[:2] == ["steady", "too short to tell"]
+    changed.points.loc[2, "steady"] = "NOT steady"
+    assert changed.mean["steady"].tolist()[:2] == ["steady", "NOT steady"]
+    old = SweepResult(whole.points.drop(columns="steady"), whole.axes)
+    assert {row[sweeps.table(old)[0].index("steady")] for row in sweeps.table(old)[1]} == {"-"}
+
+
+def test_a_sweep_that_failed_whole_still_shows(whole):
+    failed = SweepResult(whole.points.assign(status="failed", error="disk"), whole.axes)
+    assert "all of them failed" in failed._repr_html_()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import pytest
 from hypothesis import given, settings
@@ -116,3 +117,45 @@ def test_no_sweep_and_no_point_left():
         points.plan(SCENARIO)
     with pytest.raises(InputError, match="none of the 2 points"):
         points.plan(SCENARIO, (), {"grid": {"seed": [1, 2]}, "where": "seed > 2"})
+
+
+HEAD = """\
+duration: 5 s
+model: llama-3.1-8b
+hardware: dgx-h100
+workload: {agents: coding-agent}
+"""
+
+
+@pytest.mark.parametrize(("section", "says"), [
+    ("sweep:\n  grid:\n    engine.block_size:\n      - 16\n    retention.policy:\n      - keep\n      - kepp\n",
+     r"{file}:11: sweep\.grid\.retention\.policy\[1\]: "
+     r"retention\.policy: unknown policy; did you mean keep\? \(got kepp\)"),
+    ("sweep:\n  zip:\n    engine.headroom: [0, 5 bananas]\n    engine.block_size: [16, 32]\n",
+     r"{file}:7: sweep\.zip\.engine\.headroom\[1\]: engine\.headroom: "),
+    ("sweep:\n  list:\n    - {{engine.block_size: 16}}\n    - {{engine.block_size: 0, seed: 3}}\n",
+     r"{file}:8: sweep\.list\[1\]\.engine\.block_size: engine\.block_size: .*got 0"),
+    ("sweep:\n  sample:\n    sobol:\n      n: 2\n      ranges:\n        seed: [1, 2]\n"
+     "        engine.headroom: [3, 5]\n",
+     r"{file}:11: sweep\.sample\.sobol\.ranges\.engine\.headroom: engine\.headroom: "),
+    ("sweep:\n  grid:\n    model:\n    - llama-3.1-8b\n    - llama-3.1-405b\n", r"{file}:9: .*leaves no room"),
+    ("sweep:\n  grid:\n    nodes: [1]\n    model: [llama-3.1-405b]\n",
+     r"sweep point 0 \(nodes=1, model.*leaves no room"),
+])
+def test_a_wrong_value_is_named_where_the_file_has_it(section, says, tmp_path):
+    path = tmp_path / "s.yaml"
+    path.write_text(HEAD + section.replace("{{", "{").replace("}}", "}"))
+    with pytest.raises(InputError) as raised:
+        points.plan(path)
+    assert re.match(says.replace("{file}", re.escape(str(path))), str(raised.value)), str(raised.value)
+    assert "--set" not in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_value_from_outside_the_file_is_named_by_its_point(tmp_path):
+    path = tmp_path / "s.yaml"
+    path.write_text(HEAD + "sweep: {grid: {seed: [1]}}\n")
+    with pytest.raises(InputError, match=r"^sweep point 0 \(engine.block_size=0\)"):
+        points.plan(path, section={"grid": {"engine.block_size": [0]}})
+    with pytest.raises(InputError, match=r"^sweep point 0 \(seed=1, engine.block_size=0\)"):
+        points.plan(path, ["sweep.grid={engine.block_size: [0]}"])
