@@ -31,8 +31,8 @@ def steady(summary: Mapping[str, Any]) -> Steady:
     is said.
     """
     stable, closed = summary["checks"]["stable"], summary["checks"].get("closed_load", False)
-    if summary["checks"].get("shorter_than_trajectories"):
-        return Steady("too short", _short(summary), True)
+    if short := too_short(summary):
+        return Steady("too short", short, True)
     if stable is None:
         return Steady("too short to tell", "the measured span is too short to say whether the queue grows", True)
     if not stable:
@@ -48,17 +48,22 @@ def steady(summary: Mapping[str, Any]) -> Steady:
     return Steady("steady", f"neither the queue nor the number of trajectories alive grows; {used}", False)
 
 
-def too_short(summaries: Mapping[str, Mapping[str, Any]]) -> str:
+def too_short_of(summaries: Mapping[str, Mapping[str, Any]]) -> str:
     """Return a line on those of several runs that are shorter than their trajectories; empty where none is."""
-    short = [name for name, summary in summaries.items() if summary["checks"].get("shorter_than_trajectories")]
+    short = {name: said for name, summary in summaries.items() if (said := too_short(summary))}
+    if not short:
+        return ""
+    name, said = next(iter(short.items()))
     more = f" (and {len(short) - 1} more)" if len(short) > 1 else ""
-    return f"too short: {short[0]}{more}: {_short(summaries[short[0]])}" if short else ""
+    return f"too short: {name}{more}: {said}"
 
 
-def _short(summary: Mapping[str, Any]) -> str:
-    """Return why a run is too short for its trajectories, and what to set."""
+def too_short(summary: Mapping[str, Any]) -> str:
+    """Return why a run is too short for its trajectories, and what to set; empty where it is long enough."""
     from sim.metrics.wording import seconds
 
+    if not summary["checks"].get("shorter_than_trajectories"):
+        return ""
     checks, waiting = summary["checks"], _waiting(summary["ledger"]["turn_s"])
     median, span = checks["trajectory_median_s"], seconds(checks["span_s"])
     enough = "a longer duration" if median is None else f"duration to {_hours(checks['warmup_s'] + 2 * median)} or more"
