@@ -91,7 +91,8 @@ def _interval(result: SizeResult) -> str:
     if result.find == "replicas" and result.high is None:
         return f"no number of replicas tried surely does; fewer than {result.low:,.6g} surely do not"
     if result.find == "replicas":
-        return f"{result.low:,.6g} may do, {result.high:,.6g} surely do"
+        sure = f"{result.high:,.6g} surely {'does' if result.high == 1 else 'do'}"
+        return sure if result.low == result.high else f"{result.low:,.6g} may do, {sure}"
     low = f"{result.low:,.6g} surely meet them" if result.low else "of the loads tried none surely meets them"
     return f"{low}, " + ("none surely misses them" if result.high is None else f"{result.high:,.6g} surely miss them")
 
