@@ -71,7 +71,7 @@ class SizeResult:
         return made
 
     def __repr__(self) -> str:
-        return f"<SizeResult: {self.answer} {self.unit} ({self.low} to {self.high}), binds {self.binds}>"
+        return f"<SizeResult: {self.answer} {self.unit} ({self.low} to {self.high}), binds {self.binds or 'unclear'}>"
 
     def _repr_html_(self) -> str:
         head = "".join(f"<th>{text}</th>" for text in ("25 % more", "answer", "change"))
