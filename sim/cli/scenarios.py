@@ -20,14 +20,14 @@ def new(name: str, /, *, template: str | None = None, force: Flag = False) -> No
     force
         Replace an existing file.
     """
-    from sim.scenario import new_text
+    from sim.scenario.new import TEMPLATE, new_text, next_step
 
     path = Path(name if name.endswith((".yaml", ".yml")) else f"{name}.yaml")
-    text = new_text(path.stem, template) if template else new_text(path.stem)
+    text = new_text(path.stem, template or TEMPLATE)
     if path.exists() and not force:
         raise InputError("exists already; --force replaces it", file=path)
     path.write_text(text, encoding="utf-8")
-    print(path)
+    print(next_step(path, template or TEMPLATE))
 
 
 def check(scenario: Path | None = None, /, *, set_: Set = (),

@@ -54,6 +54,27 @@ def in_system(columns: Columns, table: str, begins: str, open_ended: tuple[str, 
     return float(inside[~np.isnan(inside)].sum())
 
 
+def ages(columns: Columns, stop: float) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return how old each trajectory grew that began and was not rejected, and whether it had come to its end."""
+    taken = ~columns.equals("trajectories", "status", "rejected")
+    ended = columns.equals("trajectories", "status", "finished")
+    last = np.where(ended, columns("trajectories", "end_s"), stop)
+    return (last - columns("trajectories", "start_s"))[taken], ended[taken]
+
+
+def median_life(ages_s: NDArray[Any], ended: NDArray[Any]) -> float | None:
+    """Return the median life of trajectories of which some go on: what half of them take at most.
+
+    That of those that ended would be too short, because the short ones end first. A trajectory that goes on counts as
+    one that lives longer than it has until now (Kaplan and Meier 1958, "Nonparametric estimation from incomplete
+    observations"). None where the run is too short to see half of them end.
+    """
+    order = np.lexsort((~ended, ages_s))
+    left = np.cumprod(1.0 - ended[order] / np.arange(ages_s.size, 0, -1))
+    half = np.flatnonzero(left <= 0.5)
+    return float(ages_s[order][half[0]]) if half.size else None
+
+
 def relative(value: float, whole: float) -> float:
     """Return ``|value - whole| / whole``, 0 for two zeros."""
     return abs(value - whole) / whole if whole else abs(value)

@@ -80,6 +80,9 @@ class Part:
     done: dict[str, Array]
     trajectory_s: Array
     trajectory_end_s: Array
+    #: How old each trajectory of the whole run grew, and whether it had come to its end.
+    age_s: Array
+    ended: Array
     ledger: dict[str, dict[str, float]]
     #: The same of tiers below HBM and of links, by name.
     below: dict[str, dict[str, dict[str, float]]]
@@ -118,13 +121,15 @@ def measure(columns: Columns, totals: RunTotals, facts: Facts) -> Part:
     turn = _turns(columns, order, ttft)
     timeline = ledgers.Timeline(columns, begin, totals.end_s)
     ends, lives = _trajectories(columns, begin)
+    age_s, ended = checks.ages(columns, totals.end_s)
     ledger = {"turn_s": ledgers.turn_ledger(columns, chosen), "pool_byte_s": timeline.pool_ledger(),
               "gpu_s": timeline.gpu_ledger()}
     below = ledgers.below(timeline, [tier for tier in TIERS if tier in facts.tiers])
     return Part(
         totals=totals, warmup_s=begin, settled=settled, span_s=totals.end_s - begin, turns=int(finished.sum()),
         trajectories=_count(columns), turn=turn, done=_done(columns, finished, begin),
-        trajectory_s=lives, trajectory_end_s=ends, ledger=ledger, below=below, hold=ledgers.held(columns, begin),
+        trajectory_s=lives, trajectory_end_s=ends, age_s=age_s, ended=ended, ledger=ledger, below=below,
+        hold=ledgers.held(columns, begin),
         itl=percentiles.after(totals.itl_windows, begin), step=percentiles.after(totals.step_windows, begin),
         concurrency=checks.in_system(columns, "trajectories", "start_s", ("unfinished",), begin, totals.end_s)
         / max(totals.end_s - begin, 1e-300),

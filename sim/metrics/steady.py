@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -9,6 +10,8 @@ from sim.metrics.binds import RESOURCES
 
 #: A closed load is at its limit when turns wait, for room or for others, for more than this share of their time.
 WAITING = 0.2
+#: Beyond this share trajectories last long because they wait.
+SWAMPED = 0.5
 _WAITS = ("queue_blocks", "queue_budget", "reload", "interference", "preemption")
 
 
@@ -28,6 +31,8 @@ def steady(summary: Mapping[str, Any]) -> Steady:
     is said.
     """
     stable, closed = summary["checks"]["stable"], summary["checks"].get("closed_load", False)
+    if short := too_short(summary):
+        return Steady("too short", short, True)
     if stable is None:
         return Steady("too short to tell", "the measured span is too short to say whether the queue grows", True)
     if not stable:
@@ -41,6 +46,38 @@ def steady(summary: Mapping[str, Any]) -> Steady:
         return Steady("steady, at its limit", "a fixed number of agents cannot make the queue grow without end, but "
                       f"{used}{short}; fewer agents would each be served sooner", False)
     return Steady("steady", f"neither the queue nor the number of trajectories alive grows; {used}", False)
+
+
+def too_short_of(summaries: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return a line on those of several runs that are shorter than their trajectories; empty where none is."""
+    short = {name: said for name, summary in summaries.items() if (said := too_short(summary))}
+    if not short:
+        return ""
+    name, said = next(iter(short.items()))
+    more = f" (and {len(short) - 1} more)" if len(short) > 1 else ""
+    return f"too short: {name}{more}: {said}"
+
+
+def too_short(summary: Mapping[str, Any]) -> str:
+    """Return why a run is too short for its trajectories, and what to set; empty where it is long enough."""
+    from sim.metrics.wording import seconds
+
+    if not summary["checks"].get("shorter_than_trajectories"):
+        return ""
+    checks, waiting = summary["checks"], _waiting(summary["ledger"]["turn_s"])
+    median, span = checks["trajectory_median_s"], seconds(checks["span_s"])
+    enough = "a longer duration" if median is None else f"duration to {_hours(checks['warmup_s'] + 2 * median)} or more"
+    seen = (f"too few of the trajectories end within the {span} measured" if median is None else
+            f"half of the trajectories take longer than {seconds(median)}, and {span} are measured")
+    ramp = ", and workload.arrivals.closed.ramp where all begin at once" if checks.get("closed_load") else ""
+    if waiting > SWAMPED:
+        return f"{seen}, because turns wait for {waiting:.0%} of their time; ask for less, or set {enough}"
+    return f"{seen}, so contexts are young and a load seems to fit that later does not; set {enough}{ramp}"
+
+
+def _hours(time_s: float) -> str:
+    """Return a time as one writes it: whole minutes below an hour, whole hours above."""
+    return f"{math.ceil(time_s / 60)} min" if time_s <= 3600 else f"{math.ceil(time_s / 3600)} h"
 
 
 def _waiting(ledger: Mapping[str, float]) -> float:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.metrics import binds, cost, intervals, ledgers, percentiles, routes, slo, space
+from sim.metrics import binds, checks, cost, intervals, ledgers, percentiles, routes, slo, space
 from sim.metrics.measure import HIT_COLUMNS, Facts, Part
 from sim.records import TIERS
 
@@ -73,7 +73,7 @@ def summarise(parts: Sequence[Part], facts: Facts, wall_s: float) -> dict[str, A
                           trajectories=lives.size, prompt_tokens=prompt, output_tokens=output),
         "breakers": _breakers(parts),
         "prediction_error": _prediction(parts),
-        "checks": {**_checks(parts), "closed_load": facts.closed},
+        "checks": {**_checks(parts), **_life(parts, facts), "closed_load": facts.closed},
         "intervals": intervals.intervals(parts, facts.seed),
         "band": parts[0].totals.band or None,
         "wall_s": wall_s,
@@ -154,6 +154,15 @@ def _prediction(parts: Sequence[Part]) -> dict[str, float]:
     given = {name: [part.totals.prediction_error[name] for part in parts if name in part.totals.prediction_error]
              for name in names}
     return {name: float(np.mean(values)) for name, values in given.items()}
+
+
+def _life(parts: Sequence[Part], facts: Facts) -> dict[str, Any]:
+    """Return what half of the trajectories take, and whether that is more than was measured of a run without end."""
+    ages_s, ended = (np.concatenate([getattr(part, name) for part in parts]) for name in ("age_s", "ended"))
+    median = checks.median_life(ages_s, ended)
+    span_s = sum(part.span_s for part in parts) / len(parts)
+    short = not facts.finite and bool(ages_s.size) and (median is None or median > span_s)
+    return {"trajectory_median_s": median, "shorter_than_trajectories": short}
 
 
 def _checks(parts: Sequence[Part]) -> dict[str, Any]:

@@ -292,7 +292,8 @@ def compared(summary: Summary) -> list[tuple[str, str]]:
              ("binds", RESOURCES.get(summary["binds"]["resource"], str(summary["binds"]["resource"]))),
              ("USD a trajectory", usd(cost["usd_per_trajectory"])),
              ("USD a million output tokens", usd(cost["usd_per_Mtok_output"])),
-             ("steady", {True: "yes", False: "NO", None: NONE}[summary["checks"]["stable"]])]
+             ("steady", "too short" if summary["checks"].get("shorter_than_trajectories") else
+              {True: "yes", False: "NO", None: NONE}[summary["checks"]["stable"]])]
     return rows
 
 

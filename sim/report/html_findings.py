@@ -55,7 +55,9 @@ def binds(summary: Summary) -> Iterator[Said]:
     why = found["why"][:1].upper() + found["why"][1:] if found["why"] else ""
     yield Said("Nothing binds" if found["resource"] == "none" else f"What binds: {resource}", f"{why}.", "first")
     state = steady(summary)
-    if summary["checks"]["stable"] is False:
+    if summary["checks"].get("shorter_than_trajectories"):
+        yield Said("Too short", _sentence(state.text), "bad")
+    elif summary["checks"]["stable"] is False:
         yield Said("Not steady", f"{_sentence(state.text)} Latencies depend on the length of the run.", "bad")
     elif state.word != "steady" and not state.warns:
         yield Said("Steady, at its limit", _sentence(state.text))

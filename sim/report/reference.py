@@ -61,7 +61,9 @@ SUMMARY: dict[str, str] = {
               "or the queue grows), `alive_residual` (the engine's integral of trajectories alive against their "
               "recorded lives), `warmup_s`, `warmup_settled`, `span_s`, `turns_measured`, `ledger_residual` (relative, "
               "of each ledger), `replications`, `closed_load` (a fixed number of agents, whose queue cannot grow "
-              "beyond them)",
+              "beyond them), `trajectory_median_s` (what half of the trajectories take at most; those that go on count "
+              "as longer than until now, Kaplan and Meier; null when too few end), `shorter_than_trajectories` (it is "
+              "more than `span_s`)",
     "intervals": "95 % intervals, cut at what a figure can be (not below 0), by path in this file: "
                  "`value`, `low`, `high`, `level`, `method`, `n`, and with "
                  "several replications their `values`",
@@ -103,6 +105,9 @@ seed and version give the same bytes, but for `wall_s`.
   With a closed load (`arrivals: closed`) a fixed number of agents is alive, so the queue cannot grow beyond them: such
   a run becomes steady however much it asks for. It is called *steady, at its limit* when turns wait, for room or
   for each other, for more than a fifth of their time; what binds says which resource runs short.
+- **Too short.** Where half of the trajectories take longer than the measured span, the run sees young agents with
+  small contexts, and a load seems to fit that later does not: set a longer `duration`. A trace played to its end is
+  never too short.
 - **Other replicas.** With routing other than `sticky`, `routing` says how many turns came back to another replica than
   the one that had served the turn before, and what they found there.
 - **Replications.** Distributions pool the turns of all replications, counts, ledgers and money add up, rates are

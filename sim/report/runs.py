@@ -140,7 +140,8 @@ def rows(runs: Runs) -> list[list[str]]:
 def show(runs: Runs, to: Console | None = None) -> None:
     """Print one run's summary, or a table with a column a value."""
     from sim.metrics import wording
-    from sim.report.tables import MOST_COLUMNS, show_compared, show_rows, show_summary
+    from sim.metrics.steady import too_short_of
+    from sim.report.tables import MOST_COLUMNS, console, show_compared, show_rows, show_summary
 
     if None in runs.summaries:
         show_summary(runs.title, runs.summaries[None], to)
@@ -148,6 +149,9 @@ def show(runs: Runs, to: Console | None = None) -> None:
         show_rows(rows(runs), headers=["", *held.HEADERS], title=f"{runs.title}\n{held.LEGEND}", to=to)
     else:
         show_compared(runs.title, [(str(value), summary) for value, summary in runs.summaries.items()], to)
+    said = too_short_of({str(name): found for name, found in runs.summaries.items() if name is not None})
+    if said:
+        (to or console()).print(f"\n{said}", highlight=False)
     if len({(summary.get("blocks") or {}).get("block_tokens") for summary in runs.summaries.values()}) > 1:
         traded = [[str(name), *wording.blocks(summary)] for name, summary in runs.summaries.items()]
         show_rows(traded, headers=["", *wording.BLOCKS], title=BLOCKS_TITLE, to=to)

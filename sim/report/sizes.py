@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sim.metrics import wording
+from sim.metrics.steady import too_short
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -31,10 +32,12 @@ def show(result: SizeResult, to: Console | None = None) -> None:
     out.print(_headline(result), style="bold")
     out.print()
     rows = [("interval", _interval(result)), ("binds", _binds(result))]
-    if result.missed_beyond:
-        rows.append(("just beyond", result.missed_beyond))
-    if result.summary is not None:
-        rows.append(("cost", f"{wording.usd(result.summary['cost']['usd_per_trajectory'])} a trajectory"))
+    if result.missed_beyond and result.answer is not None:
+        rows.append(("one fewer" if result.find == "replicas" else "just beyond", result.missed_beyond))
+    if result.summary is not None and (short := too_short(result.summary)):
+        rows.append(("too short", short))
+    if result.summary is not None and (usd := result.summary["cost"]["usd_per_trajectory"]) is not None:
+        rows.append(("cost", f"{wording.usd(usd)} a trajectory"))
     rows.append(("tried", f"{len(result.candidates)} loads, {result.simulations} runs "
                           f"({result.simulations_in_all} with the reliefs), seed {result.seed}; closed forms said "
                           f"{wording.number(result.guess)}"))
@@ -46,43 +49,67 @@ def show(result: SizeResult, to: Console | None = None) -> None:
                          headers=("at the answer", "limit", "mean", "low", "high", ""), to=out)
     out.print()
     tables.show_rows([(f"{row['value']:,.6g}", row["verdict"], row["replications"], row["why"] or wording.NONE)
-                      for row in result.candidates], headers=(result.unit, "verdict", "replications", "why"), to=out)
+                      for row in sorted(result.candidates, key=lambda row: row["value"])],
+                     headers=(result.unit, "verdict", "replications", "why"), to=out)
     if result.reliefs:
         out.print()
-        tables.show_rows([(row["what"], f"{row['answer']:,.6g}", _change(row), _span(row))
-                          for row in sorted(result.reliefs, key=lambda row: -row["gain"])],
-                         headers=("25 % more of", result.unit, "change", "interval"), to=out)
+        tables.show_rows([(row["what"], f"{row['answer']:,.6g}", _change(row, result), _span(row, result),
+                           row.get("buy", ""))
+                          for row in sorted(result.reliefs, key=lambda row: (-row["clear"], -row["gain"]))],
+                         headers=("25 % more of", result.unit, "change", "interval", "what to buy"), to=out)
 
 
-def _change(row: dict[str, Any]) -> str:
-    return "none" if not row["gain"] else f"{row['change']:+.0%}" if row["clear"] else "unclear"
+def _change(row: dict[str, Any], result: SizeResult) -> str:
+    """Return by how much the answer moves: more load, or fewer replicas."""
+    if not row["gain"]:
+        return "none"
+    sign, share = ("-", -row["change"]) if result.find == "replicas" else ("+", row["change"])
+    return f"{sign}{row['gain']:,.3g} ({share:+.0%})" if row["clear"] else "unclear"
 
 
-def _span(row: dict[str, Any]) -> str:
-    return f"{row['low']:,.6g} to {'?' if row['high'] is None else format(row['high'], ',.6g')}"
+def _span(row: dict[str, Any], result: SizeResult) -> str:
+    """Return the interval of an answer with more of a resource; an end that no load tried gave is left open."""
+    low = f"{row['low']:,.6g}"
+    if row["high"] is None:
+        return f"{low} or more"
+    return low if row["low"] == row["high"] else f"{low} to {row['high']:,.6g}"
 
 
 def _headline(result: SizeResult) -> str:
     if result.answer is None:
-        return f"no load tried meets the objectives: {result.candidates[-1]['why'] if result.candidates else ''}"
+        tried = "number of replicas" if result.find == "replicas" else "load"
+        why = result.candidates[-1]["why"] if result.candidates else ""
+        return f"no {tried} tried meets the objectives{f': {why}' if why else ''}"
     few = "as few as " if result.find == "replicas" else ""
-    return f"{few}{result.answer:,.6g} {result.unit} meet the objectives"
+    one = result.answer == 1
+    unit = result.unit.removesuffix("s") if result.find == "replicas" and one else result.unit
+    sure = result.high == result.answer if result.find == "replicas" else result.low == result.answer
+    return f"{few}{result.answer:,.6g} {unit} meet{'s' if one else ''} the objectives{'' if sure else ', most likely'}"
 
 
 def _interval(result: SizeResult) -> str:
     if result.find == "replicas" and result.high is None:
         return f"no number of replicas tried surely does; fewer than {result.low:,.6g} surely do not"
-    high = "nothing tried was too much" if result.high is None else f"{result.high:,.6g}"
     if result.find == "replicas":
-        return f"{result.low:,.6g} may do, {high} surely do"
-    return f"{result.low:,.6g} surely meet them, {high} surely miss them" if result.high is not None else (
-        f"{result.low:,.6g} surely meet them, {high}")
+        sure = f"{result.high:,.6g} surely {'does' if result.high == 1 else 'do'}"
+        return sure if result.low == result.high else f"{result.low:,.6g} may do, {sure}"
+    low = f"{result.low:,.6g} surely meet them" if result.low else "of the loads tried none surely meets them"
+    return f"{low}, " + ("none surely misses them" if result.high is None else f"{result.high:,.6g} surely miss them")
 
 
 def _binds(result: SizeResult) -> str:
+    """Return what binds, in the words of the reliefs where they were measured."""
+    if result.binds is None:
+        return f"unclear: {result.why}" if result.binds_by == "unclear" else result.why or "unknown"
     name = wording.RESOURCES.get(result.binds, _extra(result.binds))
-    how = "its relief gives most" if result.binds_by == "relief" else "by the ledgers just beyond the answer"
-    return f"{name} ({how}); {result.why}"
+    if result.binds_by == "ledger":
+        return f"{name}, by the ledgers just beyond the answer (no relief was measured): {result.why}"
+    more = [f"{row['what']} ({_change(row, result)})" for row in sorted(result.reliefs, key=lambda row: -row["gain"])
+            if row["clear"] and row["gain"] > 0 and row["resource"] != result.binds]
+    also = f"; so does more {', '.join(more)}" if more else "; more of anything else does not"
+    own = next(row for row in result.reliefs if row["resource"] == result.binds)
+    said = f" In the run just beyond, {result.why}." if result.why else ""
+    return f"{name}: 25 % more moves the answer by {_change(own, result)}{also}.{said}"
 
 
 def _extra(name: str | None) -> str:

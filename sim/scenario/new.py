@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
 from sim.errors import InputError
 
 _FOLDER = Path(__file__).parent / "templates"
+#: What to do first with a scenario from a template; of the others, `_NEXT`.
+_FIRST = {"replay": "say in workload.agents.trace where the recorded sessions are, then kvplan run {file}"}
+_NEXT = "kvplan explain {file} (what fits, by closed forms), then kvplan run {file} (simulated)"
+#: The template that is taken when none is asked for.
+TEMPLATE = "coding-agents"
 
 
 def template_names() -> list[str]:
@@ -15,7 +21,7 @@ def template_names() -> list[str]:
     return sorted(path.stem for path in _FOLDER.glob("*.yaml"))
 
 
-def new_text(name: str, template: str = "coding-agents") -> str:
+def new_text(name: str, template: str = TEMPLATE) -> str:
     """Return a commented scenario called `name`, from a template.
 
     Raises
@@ -33,3 +39,11 @@ def new_text(name: str, template: str = "coding-agents") -> str:
     text = (_FOLDER / f"{template}.yaml").read_text(encoding="utf-8")
     line = dump({"name": name}).replace("\n", " ").strip()
     return re.sub(r"^name:.*$", lambda _: line, text, count=1, flags=re.MULTILINE)
+
+
+def next_step(path: Path, template: str = TEMPLATE) -> str:
+    """Return a line that says what was written to `path`, and what to do with it."""
+    head = (_FOLDER / f"{template}.yaml").read_text(encoding="utf-8").partition("\n")[0]
+    what = re.split(r"[.:(]", head.removeprefix("# "))[0].strip()
+    file = shlex.quote(str(path))
+    return f"wrote {path} ({what[:1].lower()}{what[1:]}); next: {_FIRST.get(template, _NEXT).format(file=file)}"

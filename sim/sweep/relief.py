@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sim.records import TIER_LABELS
+from sim.scenario.tier_use import unwritten
 
 if TYPE_CHECKING:
     from hardware_profiles import HostLink, NodeProfile
@@ -23,6 +25,56 @@ WORDS = {
     **{name: f"{TIER_LABELS[name]} tier" for name in _LOWER},
     **{f"{name}_link": f"bandwidth of {TIER_LABELS[name]}" for name in _LOWER},
 }
+#: resource -> what more of it means to whoever pays
+BUY = {
+    "memory": "GPUs with more memory, more GPUs a replica, or KV in fewer bits", "compute": "GPUs with more FLOP/s",
+    "hbm_bandwidth": "GPUs with faster memory", "host_link": "a faster link from GPU to host", "dram": "host memory",
+    "interconnect": "a faster link between GPUs", "step_overhead": "a faster engine or CPU",
+    "batch_slots": "nothing: set engine.schedule.max_seqs",
+    **{name: f"more {TIER_LABELS[name]}" for name in _LOWER},
+    **{f"{name}_link": f"a faster way to {TIER_LABELS[name]}" for name in _LOWER},
+}
+
+
+class Binds(NamedTuple):
+    """A resource or None, how that is known (``relief``, ``ledger`` or ``unclear``), and why."""
+
+    resource: str | None
+    by: str
+    why: str
+
+
+def binds(rows: Sequence[Mapping[str, Any]], ledger: Mapping[str, Any], *, answer: float | None, low: float | None,
+          high: float | None) -> Binds:
+    """Return what binds: the resource whose relief gives most, beyond chance.
+
+    Where reliefs were measured, they decide. Ledgers name a resource only where none was: what they point to may be
+    slow without being in the way.
+
+    Parameters
+    ----------
+    rows
+        Reliefs as `SizeResult.reliefs` has them; empty when none was measured.
+    ledger
+        The `binds` of a summary.
+    answer, low, high
+        The answer without relief, and its interval.
+    """
+    if not rows:
+        return Binds(ledger["resource"], "ledger", ledger["why"])
+    clear = sorted((row for row in rows if row["clear"] and row["gain"] > 0), key=lambda row: -row["gain"])
+    if clear:
+        best = clear[0]
+        return Binds(best["resource"], "relief", ledger["why"] if ledger["resource"] == best["resource"] else "")
+    maybe = [str(row["what"]) for row in rows if row["gain"] > 0]
+    if maybe:
+        return Binds(None, "unclear", f"more of {' or '.join(maybe)} may help, but by no more than chance could: "
+                                      "give more replications or a longer duration")
+    if answer is None or high is None or not low or high - low > max(1.0, 0.1 * answer):
+        return Binds(None, "unclear", "no relief moves the answer by more than its interval is wide: give more "
+                                      "replications or a longer duration")
+    return Binds(None, "unclear", f"{FACTOR - 1:.0%} more of any single resource changes nothing: several bind at "
+                                  "once, or what binds is none of them, like the agents' own waits or one long prompt")
 
 
 def resources(scenario: Scenario) -> list[str]:
@@ -33,10 +85,9 @@ def resources(scenario: Scenario) -> list[str]:
     """
     timed = getattr(scenario.timing, "measured", None) is None
     names = ["memory", *(["compute", "hbm_bandwidth"] if timed else [])]
-    dram = scenario.tiers.dram
-    offloads = scenario.retention.policy not in ("keep", "release", "drop")
-    tiers = [name for name in TIER_LABELS if getattr(scenario.tiers, name) is not None]
-    if tiers and (offloads or (dram is not None and dram.write != "on_pause")):
+    unused = unwritten(scenario)
+    tiers = [name for name in TIER_LABELS if getattr(scenario.tiers, name) is not None and name not in unused]
+    if tiers:
         names.append("host_link")
         names += [resource for tier in tiers for resource in (tier, f"{tier}_link") if resource in WORDS]
     if timed:

@@ -24,14 +24,15 @@ class SizeResult:
     guess
         Where the closed forms said to begin.
     binds, binds_by, why
-        The resource that binds: the one whose relief gives most (``relief``), or if none gives anything the one the
-        ledgers show just beyond the answer (``ledger``); and what those ledgers say.
+        The resource that binds: the one whose relief gives most, beyond chance (``relief``); None, and why, where no
+        relief does (``unclear``); where none was measured, the one the ledgers show just beyond the answer, and what
+        they say (``ledger``).
     missed_beyond
         Which objective is missed just beyond the answer, with figures.
     reliefs
-        For each resource: what 25 % more of it makes of the answer (`answer`, `low`, `high`, `gain`, `change`), and
-        whether that is beyond chance (`clear`: a better load surely meets the objectives, or what is missed just beyond
-        the answer is surely better there; `effects` has the paired differences).
+        For each resource, and what to `buy` for it: what 25 % more of it makes of the answer (`answer`, `low`, `high`,
+        `gain`, `change`), and whether that is beyond chance (`clear`: a better load surely meets the objectives, or
+        what is missed just beyond the answer is surely better there; `effects` has the paired differences).
     candidates
         The loads tried for the answer, in order, each with its verdict (``meets``, ``misses``, ``unsure``), its
         replications, and each objective with mean and interval.
@@ -64,11 +65,13 @@ class SizeResult:
         """Return everything as plain data for JSON."""
         names = [name for name in self.__dataclass_fields__ if name != "summary"]
         made: dict[str, Any] = plain({name: getattr(self, name) for name in names})
+        made["shorter_than_trajectories"] = (None if self.summary is None else
+                                             self.summary["checks"].get("shorter_than_trajectories"))
         made["usd_per_trajectory"] = None if self.summary is None else self.summary["cost"]["usd_per_trajectory"]
         return made
 
     def __repr__(self) -> str:
-        return f"<SizeResult: {self.answer} {self.unit} ({self.low} to {self.high}), binds {self.binds}>"
+        return f"<SizeResult: {self.answer} {self.unit} ({self.low} to {self.high}), binds {self.binds or 'unclear'}>"
 
     def _repr_html_(self) -> str:
         head = "".join(f"<th>{text}</th>" for text in ("25 % more", "answer", "change"))

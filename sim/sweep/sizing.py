@@ -194,13 +194,12 @@ def _result(trials: Trials, found: search.Found, begin: float, tolerance: float,
     beyond = trials.tried.get(("", past)) if past is not None else None
     rows = [_relieved(trials, resource, answer, found, tolerance) for resource in relief.resources(trials.scenario)
             ] if reliefs and answer is not None and beyond is not None else []
-    summary = (beyond or there).summaries[0] if beyond or there else None  # type: ignore[union-attr]
-    ledger: dict[str, Any] = {"resource": None, "why": ""} if summary is None else summary["binds"]
-    best = max(rows, key=lambda row: (row["clear"], row["gain"]), default=None)
-    measured = best["resource"] if best is not None and best["clear"] else None
+    enough = "one replica is enough" if load.find == "replicas" else "no load tried was too much"
+    ledger: dict[str, Any] = beyond.summaries[0]["binds"] if beyond else {"resource": None, "why": enough}
+    binds = relief.binds(rows, ledger, answer=answer, low=low, high=high)
     return SizeResult(
         find=load.find, field=load.field, unit=load.unit, answer=answer, low=low, high=high, guess=begin,
-        binds=measured or ledger["resource"], binds_by="relief" if measured else "ledger", why=ledger["why"],
+        binds=binds.resource, binds_by=binds.by, why=binds.why,
         missed_beyond="" if beyond is None else beyond.verdict.why, reliefs=rows, candidates=tried,
         simulations=searched, simulations_in_all=trials.simulations, seed=trials.scenario.seed,
         objectives=[] if there is None else there.data()["objectives"],
@@ -227,9 +226,9 @@ def _relieved(trials: Trials, resource: str, answer: float, found: search.Found,
         gain, clear = best - answer, low is not None and low > answer
     effects = _effects(trials, resource, found.fine if trials.load.find == "replicas" else found.bad)
     clear = clear or (gain > 0 and any(row["better"] for row in effects))
-    return {"resource": resource, "what": relief.WORDS[resource], "factor": relief.FACTOR, "answer": best,
-            "low": low or answer, "high": high, "gain": gain, "change": gain / answer, "clear": clear,
-            "effects": effects, "trials": len(again.trials)}
+    return {"resource": resource, "what": relief.WORDS[resource], "buy": relief.BUY[resource],
+            "factor": relief.FACTOR, "answer": best, "low": low or answer, "high": high, "gain": gain,
+            "change": gain / answer, "clear": clear, "effects": effects, "trials": len(again.trials)}
 
 
 def _effects(trials: Trials, resource: str, beyond: float | None) -> list[dict[str, Any]]:

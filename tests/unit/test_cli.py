@@ -152,7 +152,9 @@ def test_check_prints_the_resolved_scenario(kvplan, scenario, tmp_path):
 def test_new_writes_a_scenario_that_checks(kvplan, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     status, out, _ = kvplan("new", "mine")
-    assert (status, out) == (0, "mine.yaml\n")
+    assert (status, out.count("\n")) == (0, 1)
+    assert "wrote mine.yaml" in out
+    assert "kvplan run mine.yaml" in out
     assert kvplan("check", "mine.yaml")[0] == 0
     assert kvplan("new", "mine")[0] == 2
     assert kvplan("new", "mine", "--force")[0] == 0

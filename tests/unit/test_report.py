@@ -166,24 +166,27 @@ def test_sentences_follow_the_ledgers(result):
 
 def test_what_shakes_a_run_is_said(result):
     shaken = summary_of(result, checks__stable=False, checks__warmup_settled=False, checks__little_residual=0.5,
-                        counts__preemptions=3, counts__rejections=2)
+                        counts__preemptions=3, counts__rejections=2, checks__shorter_than_trajectories=False)
     said = [*binds(shaken), *honesty(shaken, result.scenario)]
     bad = {item.topic for item in said if item.mood == "bad"}
     assert {"Not steady", "Steady or not", "Warm-up", "Little's law", "Preemptions", "Rejections"} <= bad
+    short = binds(summary_of(result, checks__shorter_than_trajectories=True))
+    assert "Too short" in {item.topic for item in short if item.mood == "bad"}
 
 
 def test_a_closed_load_that_queues_is_steady_at_its_limit(result):
     queued = dict.fromkeys(result.summary["ledger"]["turn_s"], 0.0) | {"decode": 3.0, "queue_blocks": 1.0}
     calm = queued | {"queue_blocks": 0.1}
     for turns, closed, topic in ((queued, True, True), (calm, True, False), (queued, False, False)):
-        summary = summary_of(result, ledger__turn_s=turns, checks__stable=True,
-                             checks__closed_load=closed)
+        summary = summary_of(result, ledger__turn_s=turns, checks__stable=True, checks__closed_load=closed,
+                             checks__shorter_than_trajectories=False)
         assert ("Steady, at its limit" in {item.topic for item in binds(summary)}) is topic
         (said,) = [item for item in honesty(summary, result.scenario) if item.topic == "Steady or not"]
         assert said.mood == ""
         assert ("what runs short is memory (KV blocks)" in said.text) is topic
         assert ("for 25% of their time" in said.text) is (turns is queued)
-    assert dict(facts(summary_of(result, checks__stable=False)))["steady?"].startswith("NOT steady")
+    shaky = summary_of(result, checks__stable=False, checks__shorter_than_trajectories=False)
+    assert dict(facts(shaky))["steady?"].startswith("NOT steady")
 
 
 def test_look_ups_beyond_a_table_are_shares(result):

@@ -272,12 +272,11 @@ BOUND = {
 }
 
 
-@pytest.mark.parametrize("resource", ["memory", *(pytest.param(name, marks=pytest.mark.study) for name in BOUND
-                                                  if name != "memory")])
+@pytest.mark.parametrize("resource", BOUND)
 def test_the_command_names_what_binds_and_only_that_moves_the_answer(resource, capsys):
     from sim.cli import main
 
-    sets = ["duration=100 s", "warmup=30 s", "replications=2", *BOUND[resource]]
+    sets = ["duration=100 s", "warmup=30 s", "replications=2", "workload.arrivals.closed.ramp=0", *BOUND[resource]]
     with pytest.raises(SystemExit) as left:
         main(["size", str(AGENTS_H100), "--find", "concurrency", "--json",
               *(part for text in sets for part in ("--set", text))])
