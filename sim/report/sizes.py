@@ -103,7 +103,9 @@ def _binds(result: SizeResult) -> str:
         return f"unclear: {result.why}" if result.binds_by == "unclear" else result.why or "unknown"
     name = wording.RESOURCES.get(result.binds, _extra(result.binds))
     if result.binds_by == "ledger":
-        return f"{name}, by the ledgers just beyond the answer (no relief was measured): {result.why}"
+        place = "just beyond the answer" if result.answer is not None else (
+            "at the most replicas tried" if result.find == "replicas" else "at the least load tried")
+        return f"{name}, by the ledgers {place} (no relief was measured): {result.why}"
     more = [f"{row['what']} ({_change(row, result)})" for row in sorted(result.reliefs, key=lambda row: -row["gain"])
             if row["clear"] and row["gain"] > 0 and row["resource"] != result.binds]
     also = f"; so does more {', '.join(more)}" if more else "; more of anything else does not"

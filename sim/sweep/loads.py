@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 Find = Literal["concurrency", "rate", "replicas"]
 OPEN = ("poisson", "gamma", "weibull", "diurnal")
+#: Trajectories that a run should see arrive, at least.
+FEWEST = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,15 @@ class Load:
     def whole(self) -> bool:
         """Whether its values are whole numbers."""
         return self.find != "rate"
+
+    def least(self, scenario: Scenario) -> float:
+        """Return the least load worth trying: below, hardly a trajectory arrives in the time simulated."""
+        if self.whole:
+            return 1.0
+        from sim.engine.simulation import run_length_s
+
+        length_s = run_length_s(scenario)
+        return 1e-9 if self.kind == "trace" or length_s is None else FEWEST / length_s
 
     def at(self, scenario: Scenario, value: float) -> Scenario:
         """Return the scenario at a load."""

@@ -164,9 +164,9 @@ def _search(trials: Trials, begin: float, tolerance: float, resource: str = "", 
     if load.find == "replicas":
         return search.largest(lambda count: not trials.of(count, resource).verdict.likely, max(begin - 1, 1), least=1.0,
                               most=1e6, whole=True, tolerance=0.0, budget=budget, **({"known_fine": 0.0} | known))
-    least = 1.0 if load.whole else 1e-9
-    return search.largest(lambda value: trials.of(value, resource).verdict.likely, begin, least=least, most=1e7,
-                          whole=load.whole, tolerance=tolerance, budget=budget, **known)
+    return search.largest(lambda value: trials.of(value, resource).verdict.likely, begin,
+                          least=load.least(trials.scenario), most=1e7, whole=load.whole,
+                          tolerance=tolerance, budget=budget, **known)
 
 
 def _ends(trials: Trials, found: search.Found, resource: str = "") -> tuple[float | None, float | None, float | None]:

@@ -22,11 +22,25 @@ def test_replicas_when_none_would_do(tmp_path, capsys):
         main(["size", str(path), "--find", "replicas", "--no-relief", "--jobs", "1"])
     said = " ".join(capsys.readouterr().out.split())
     assert left.value.code == 0
-    assert "no load tried meets the objectives: ttft.p95" in said
+    assert "no number of replicas tried meets the objectives: ttft.p95" in said
+    assert "no load tried" not in said
     assert "no number of replicas tried surely does" in said
     assert "surely do binds" not in said
     assert "None" not in said
     assert "nothing tried" not in said
+
+
+def test_a_rate_when_none_would_do(tmp_path, capsys):
+    """The search ends before the rate is so low that nothing arrives."""
+    from sim.scenario import dump
+
+    path = tmp_path / "never.yaml"
+    long = {"agents": AGENT | {"prompt": [{"name": "p", "tokens": 30000}]}, "arrivals": {"poisson": {"rate": 1.0}}}
+    path.write_text(dump(sim.load(BASE | {"replicas": 1, "workload": long, "slo": {"ttft": {"p95": 1e-9}}})))
+    with pytest.raises(SystemExit) as left:
+        main(["size", str(path), "--find", "rate", "--jobs", "1"])
+    assert left.value.code == 0
+    assert "no load tried meets the objectives: ttft.p95" in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_front_needs_simulated_costs():
