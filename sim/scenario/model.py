@@ -22,6 +22,7 @@ from sim.scenario.allocators import Allocator, Paged
 from sim.scenario.catalogue import Hardware, Model, known_agents
 from sim.scenario.sweep_axes import check_sweep, check_vary
 from sim.scenario.tiers import Tiers
+from sim.scenario.watermarks import watermarks_in_order
 from sim.timing.block_size import REFERENCE
 from sim.timing.measured_profile import measured_name
 from sim.units import FRACTION, SECONDS, Bytes, Fraction, GiB, Seconds, parse
@@ -119,12 +120,7 @@ class PrefixCache(_Config):
     high_watermark: Fraction = 0.0
     """Eviction goes on until this share of the pool is free."""
 
-    @model_validator(mode="after")
-    def _watermarks_in_order(self) -> Self:
-        if self.low_watermark > self.high_watermark:
-            raise InputError(f"must not exceed high_watermark, which is {self.high_watermark:g}",
-                             field="low_watermark", got=self.low_watermark)
-        return self
+    _watermarks_in_order = model_validator(mode="after")(watermarks_in_order)
 
 
 class Engine(_Config):

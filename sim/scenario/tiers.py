@@ -14,6 +14,7 @@ from sim.errors import InputError
 from sim.policies.eviction import Eviction, Lru
 from sim.records import TIER_LABELS, TIERS
 from sim.scenario import shorthand
+from sim.scenario.watermarks import watermarks_in_order
 from sim.units import Bytes, Fraction
 
 
@@ -34,12 +35,7 @@ class _Tier(BaseModel):
     min_load: int = Field(0, ge=0)
     """A prompt that finds fewer tokens than this below HBM computes them instead of loading them."""
 
-    @model_validator(mode="after")
-    def _watermarks_in_order(self) -> Self:
-        if self.low_watermark > self.high_watermark:
-            raise InputError(f"must not exceed high_watermark, which is {self.high_watermark:g}",
-                             field="low_watermark", got=self.low_watermark)
-        return self
+    _watermarks_in_order = model_validator(mode="after")(watermarks_in_order)
 
 
 class DramTier(_Tier):

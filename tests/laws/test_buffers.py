@@ -133,6 +133,16 @@ def samples_say_what_is_taken(result: Run) -> None:
 OF_BUFFERS = (everything_is_given_back, only_what_no_buffer_holds_is_refused, samples_say_what_is_taken)
 
 
+def same_but_for_stretches(stretches: Run, steps: Run) -> None:
+    """A run in stretches and one in single steps give the same records, copies and allocator calls."""
+    assert_same(stretches, steps, 1e-6, ("turns", "trajectories", "pauses"))
+    assert stretches.counts() == steps.counts()
+    for left, right in zip(stretches.cluster.replicas, steps.cluster.replicas, strict=True):
+        for name in ("growths", "forks", "copied", "calls"):
+            assert getattr(left.kv, name) == getattr(right.kv, name)
+        assert left.accounts.copy_s == pytest.approx(right.accounts.copy_s)
+
+
 @ALLOCATORS
 @ALL_POLICIES
 @settings(max_examples=60)
@@ -152,13 +162,7 @@ def test_every_run_obeys_the_laws(kind: str, policy: Any, seed: int) -> None:
 @example(5000112)
 @example(5000135)
 def test_stretches_equal_single_steps(kind: str, policy: Any, seed: int) -> None:
-    stretches, steps = some_run(kind, policy, seed), some_run(kind, policy, seed, stretches=False)
-    assert_same(stretches, steps, 1e-6, ("turns", "trajectories", "pauses"))
-    assert stretches.counts() == steps.counts()
-    for left, right in zip(stretches.cluster.replicas, steps.cluster.replicas, strict=True):
-        for name in ("growths", "forks", "copied", "calls"):
-            assert getattr(left.kv, name) == getattr(right.kv, name)
-        assert left.accounts.copy_s == pytest.approx(right.accounts.copy_s)
+    same_but_for_stretches(some_run(kind, policy, seed), some_run(kind, policy, seed, stretches=False))
 
 
 @ALLOCATORS

@@ -23,6 +23,7 @@ from test_buffers import (
     blocks,
     buffers,
     roomy,
+    same_but_for_stretches,
     some_setup,
 )
 from test_engine_laws import LAWS, assert_same, hits, some_agents, without
@@ -118,13 +119,7 @@ def test_every_run_obeys_the_laws(kind: str, policy: Any, seed: int) -> None:
 @example(121514)  # a copy ahead of time takes a buffer in the middle of a stretch: the next step waits for the driver
 @example(123950)
 def test_stretches_equal_single_steps(kind: str, policy: Any, seed: int) -> None:
-    stretches, steps = some_run(kind, policy, seed), some_run(kind, policy, seed, stretches=False)
-    assert_same(stretches, steps, 1e-6, ("turns", "trajectories", "pauses"))
-    assert stretches.counts() == steps.counts()
-    for left, right in zip(stretches.cluster.replicas, steps.cluster.replicas, strict=True):
-        for name in ("growths", "forks", "copied", "calls"):
-            assert getattr(left.kv, name) == getattr(right.kv, name)
-        assert left.accounts.copy_s == pytest.approx(right.accounts.copy_s)
+    same_but_for_stretches(some_run(kind, policy, seed), some_run(kind, policy, seed, stretches=False))
 
 
 @ALLOCATORS

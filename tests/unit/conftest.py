@@ -1,19 +1,21 @@
-"""Fixtures of the unit tests."""
+"""The unit tests share `fake_engine`, a stand-in for the engine, and `tiny_sweep`, a sweep of six small points."""
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from pathlib import Path
 
 import pytest
 
+sys.path.insert(0, str(Path(__file__).parent))
+
+from tiny_sweep import scenario as scenario
+from tiny_sweep import whole as whole
+
 
 @pytest.fixture(scope="session")
 def engine():
     """The stand-in for the engine, as a module."""
-    spec = importlib.util.spec_from_file_location("fake_engine", Path(__file__).with_name("fake_engine.py"))
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["fake_engine"] = module
-    spec.loader.exec_module(module)
-    return module
+    import fake_engine
+
+    return fake_engine
