@@ -102,7 +102,7 @@ def test_a_damaged_table_is_named(tmp_path):
         store.read_table(path)
     pd.DataFrame({"a": [1]}).to_parquet(path)
     assert store.read_table(path, ["a"])["a"].tolist() == [1]
-    with pytest.raises(InputError, match=r"turns\.parquet: cannot be read"):
+    with pytest.raises(InputError, match=r"turns\.parquet: has no column b: not a table of a run"):
         store.read_table(path, ["b"])
 
 
