@@ -6,6 +6,7 @@ from pathlib import Path
 
 from sim.cli.options import Flag, Set, Source, load, print_json
 from sim.errors import InputError
+from sim.writing import check_place, whole_file
 
 
 def new(name: str, /, *, template: str | None = None, force: Flag = False) -> None:
@@ -24,9 +25,11 @@ def new(name: str, /, *, template: str | None = None, force: Flag = False) -> No
 
     path = Path(name if name.endswith((".yaml", ".yml")) else f"{name}.yaml")
     text = new_text(path.stem, template) if template else new_text(path.stem)
+    check_place(path, field="name")
     if path.exists() and not force:
         raise InputError("exists already; --force replaces it", file=path)
-    path.write_text(text, encoding="utf-8")
+    with whole_file(path) as partial:
+        partial.write_text(text, encoding="utf-8")
     print(path)
 
 
