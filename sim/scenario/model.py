@@ -141,7 +141,9 @@ class Engine(_Config):
     headroom: Fraction = Field(0.0, lt=1)
     """Share of the pool that admissions leave free."""
     pool: Annotated[Bytes, Field(gt=0, le=1e18)] | None = None
-    """KV pool of a replica, over all its GPUs; overrides the one computed from the memory left."""
+    """KV pool of a replica, over all its GPUs; overrides the one computed from the memory left. One that does not fit
+    beside the weights is taken as a what-if, and `explain` and every summary say by how much it exceeds HBM; weights
+    that do not fit by themselves are an error."""
     activations: Annotated[Bytes, Field(ge=0)] | None = None
     """Activation memory of a GPU; when left out, a formula in the token budget."""
     runtime: Bytes = Field(float(2 * GiB), ge=0)
