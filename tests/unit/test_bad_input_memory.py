@@ -39,6 +39,6 @@ def test_a_pool_that_fits_says_nothing():
 
 
 def test_weights_beyond_hbm_are_refused_even_with_a_pool():
-    with pytest.raises(InputError, match=r"^parallelism: .* for weights alone .*\(got tp 1, pp 1\)$"):
+    with pytest.raises(InputError, match=r"^parallelism: .* for weights alone, .*\(got tp 1, pp 1\)$"):
         deploy(load(scenario(model="llama-3.1-405b", engine={"pool": "20 GB"})))
     deploy(load(scenario(model="llama-3.1-405b", parallelism={"tp": 8}, weights_dtype="fp8", engine={"pool": "20 GB"})))
