@@ -20,6 +20,7 @@ from sim.policies.schedule import Chunked, Schedule
 from sim.scenario import shorthand
 from sim.scenario.allocators import Allocator, Paged
 from sim.scenario.catalogue import Hardware, Model, known_agents
+from sim.scenario.extent import check_extent
 from sim.scenario.sweep_axes import check_sweep, check_vary
 from sim.scenario.tiers import Tiers
 from sim.timing.measured_profile import measured_name
@@ -68,9 +69,9 @@ class _Config(BaseModel):
 class Parallelism(_Config):
     """How one replica is spread over GPUs."""
 
-    tp: int = Field(1, ge=1)
+    tp: int = Field(1, ge=1, le=10_000)
     """Tensor parallelism: GPUs that share every layer."""
-    pp: int = Field(1, ge=1)
+    pp: int = Field(1, ge=1, le=10_000)
     """Pipeline parallelism: groups of layers on different GPUs."""
 
 
@@ -183,6 +184,8 @@ def _warmup(value: Any) -> Any:
     seconds = parse(value, SECONDS._replace(what="auto or a time"))
     if seconds < 0:
         raise InputError("must be >= 0")
+    if seconds > 1e9:
+        raise InputError("must be at most 1e9 s, the longest duration")
     return seconds
 
 
@@ -212,7 +215,7 @@ class Scenario(_Config):
     """How many of them."""
     parallelism: Parallelism = Parallelism()
     """How one replica is spread over GPUs."""
-    replicas: Annotated[int, Field(ge=1)] | None = None
+    replicas: Annotated[int, Field(ge=1, le=10_000)] | None = None
     """Replicas on each node; when left out, as many as its GPUs allow: gpus // (tp * pp)."""
     timing: Annotated[Timing, BeforeValidator(shorthand.timing)] = Timing()
     """Where step times come from."""
@@ -241,6 +244,11 @@ class Scenario(_Config):
         if policy.policy == "offload" and getattr(self.tiers, policy.to) is None:
             raise InputError(f"offloads contexts, so tiers.{policy.to} must be given", field="retention.policy",
                              got=policy.policy)
+        return self
+
+    @model_validator(mode="after")
+    def _ends_some_day(self) -> Self:
+        check_extent(self)
         return self
 
     @model_validator(mode="after")
