@@ -23,6 +23,8 @@ def new(name: str, /, *, template: str | None = None, force: Flag = False) -> No
     """
     from sim.scenario import new_text
 
+    if not name.strip():
+        raise InputError("expected a name of 1 to 200 printable characters", field="name", got="''")
     path = Path(name if name.endswith((".yaml", ".yml")) else f"{name}.yaml")
     text = new_text(path.stem, template) if template else new_text(path.stem)
     check_place(path, field="name")
