@@ -18,7 +18,7 @@ from sim.scenario.overrides import apply
 from sim.scenario.problems import Places, ScenarioError, explain
 
 #: The largest number a scenario may hold; arithmetic on larger ones overflows. A seed may have 128 bits.
-MOST, MOST_SEED = 10**18, 2**128
+MOST, MOST_SEED = 10**24, 2**128
 
 
 def load(source: str | Path | Mapping[str, Any], overrides: Sequence[str] = ()) -> Scenario:
