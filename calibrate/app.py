@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter
 
 from sim.errors import InputError
+from sim.writing import check_place
 
 app = App(name="calibrate", help="Measure a GPU, fit what was measured, show how far the fit is off.")
 imports = App(name="import", help="Profiles from public measurements.")
@@ -44,6 +45,7 @@ def bench(*, model: str, tp: int = 1, budget: str = "10min", storage: Path | Non
         raise InputError("torch is not installed; pip install 'kvplan[calibrate]'")
     from calibrate import bench as benchmark
 
+    check_place(output, field="--output", make_parents=True)
     try:
         benchmark.run(model, tp, benchmark.seconds(budget), output, storage=storage, device=device)
     except ValueError as error:
@@ -93,6 +95,8 @@ def compare(source: str = "", /, *, backend: str = "vllm", end_to_end: bool = Fa
     from calibrate import blocks
     from calibrate import compare as comparing
 
+    if plot is not None:
+        check_place(plot, field="--plot")
     missed = []
     for one in [source] if source else ["h100_sxm", "h200_sxm", "b200_sxm"]:
         frames = comparing.frames_of(one, backend)
@@ -159,6 +163,8 @@ def _save(frames: Any, output: Path | None, name: str | None, *, catalogue_only:
 
     if output is not None and output.suffix != ".json":
         raise InputError("must end in .json", field="--output", got=str(output))
+    if output is not None:
+        check_place(output, field="--output", make_parents=True)
     called = name or f"{frames.gpu}/{output.stem if output else 'measured'}"
     profile = fitting.profile(frames, called, catalogue_only=catalogue_only, engine=engine_of(backend))
     path = output or folder() / f"{called}.json"

@@ -141,6 +141,8 @@ def _read(path: Path) -> _Config:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else "not text in UTF-8"
         raise InputError(f"cannot be read: {reason}", file=path) from None
+    except RecursionError:
+        raise InputError("is nested too deeply", file=path) from None
     except json.JSONDecodeError as error:
         raise InputError(f"not JSON: {error.msg}", file=path, line=error.lineno) from None
     if not isinstance(data, dict):

@@ -42,5 +42,8 @@ class InputError(ValueError):
 
 def shorten(value: Any, limit: int = 80) -> str:
     """Return `value` on one line of at most `limit` characters, for an error message."""
-    text = " ".join((value if isinstance(value, str) else repr(value)).split())
+    try:
+        text = " ".join((value if isinstance(value, str) else repr(value)).split())
+    except ValueError:  # Python writes no number of so many digits
+        text = "a number of thousands of digits"
     return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -30,9 +30,9 @@ class ClosedLoop(BaseModel):
 
     concurrency: Annotated[int, Field(ge=1, le=10_000_000)]
     """Trajectories alive, at most ten million."""
-    think: Annotated[units.Seconds, Field(ge=0)] = 0.0
+    think: Annotated[units.Seconds, Field(ge=0, le=1e9)] = 0.0
     """Pause between one trajectory's end and the start of the next in its place."""
-    ramp: Annotated[units.Seconds, Field(ge=0)] = 0.0
+    ramp: Annotated[units.Seconds, Field(ge=0, le=1e9)] = 0.0
     """The first starts are spread evenly over this time."""
 
 
@@ -114,9 +114,9 @@ class RampArrivals(BaseModel):
 
     model_config = _CONFIG
 
-    start: Annotated[units.Rate, Field(ge=0)] = 0.0
+    start: Annotated[units.Rate, Field(ge=0, le=1e6)] = 0.0
     """Trajectories a second at first."""
-    end: Annotated[units.Rate, Field(gt=0)]
+    end: Rate
     """Trajectories a second in the end."""
     over: Annotated[units.Seconds, Field(gt=0)]
     """Time from the one to the other."""

@@ -11,9 +11,10 @@ from pydantic import BaseModel, ConfigDict, Field, model_serializer, model_valid
 from sim.errors import InputError
 
 Array = NDArray[np.float64]
-#: A token count, a time in seconds or a plain number; text with a unit has been read by then.
-Value = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+#: A token count, a time in seconds or a plain number; text with a unit has been read by then. 1e12 s are
+#: some 30,000 years: no wait and no context is longer.
+Value = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0, le=1e12, allow_inf_nan=False)]
 
 
 class Distribution(BaseModel):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sim.errors import InputError
+from sim.writing import whole_file
 from workloads.stats import InfiniteCache, in_order
 from workloads.trajectory import Trajectory, Turn
 
@@ -154,10 +155,11 @@ def canvas(rows: int, columns: int, size: tuple[float, float]) -> tuple[Any, Any
 
 
 def save(figure: Any, path: Path) -> None:
-    """Write a figure; InputError if its name has no picture's ending, or it cannot be written."""
+    """Write a figure; InputError if its name has no picture's ending, OSError if the disk is full."""
     try:
-        figure.savefig(path, dpi=110)
+        with whole_file(path) as partial:
+            figure.savefig(partial, dpi=110)
     except ValueError as error:
         raise InputError(f"is no picture's name: {str(error).splitlines()[0]}", file=path) from None
     except OSError as error:
-        raise InputError(f"cannot be written: {error.strerror or error}", file=path) from None
+        raise OSError(f"cannot write to {path}: {error.strerror or error}") from error

@@ -9,6 +9,7 @@ import numpy as np
 
 import workloads
 from sim.errors import InputError
+from sim.writing import check_place
 from workloads.drawing import as_text, clock, draw, place, typical
 from workloads.source import named
 from workloads.stats import in_order
@@ -48,6 +49,8 @@ def show(source: str, trajectories: int | None, seed: int, output: Path | None) 
     InputError
         There is no such thing, it cannot be read, or the picture cannot be written.
     """
+    if output is not None:
+        check_place(output, field="--output")
     found, _ = named(source, trajectories=trajectories, seed=seed)
     drawn = list(found())
     if not drawn:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ from sim.cli.catalogues import hardware, model
 from sim.cli.results import bill, compare, report, trace
 from sim.cli.running import run, size, sweep
 from sim.cli.scenarios import check, explain, new
-from sim.errors import InputError
+from sim.errors import InputError, shorten
 
 __all__ = ["app", "main"]
 
@@ -61,5 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = 1
     except OSError as error:
-        status = _fail(error, 1)
+        # A path that no file can have is the user's; whatever else the file system says is not.
+        wrong = error.errno in (errno.ENAMETOOLONG, errno.ELOOP)
+        status = _fail(f"{error.strerror}: {shorten(str(error.filename))}", 2) if wrong else _fail(error, 1)
     raise SystemExit(status)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from sim.cli.options import Flag, Set, Source, load, print_json
 from sim.errors import InputError
+from sim.writing import check_place, whole_file
 
 
 def new(name: str, /, *, template: str | None = None, force: Flag = False) -> None:
@@ -22,11 +23,15 @@ def new(name: str, /, *, template: str | None = None, force: Flag = False) -> No
     """
     from sim.scenario.new import TEMPLATE, new_text, next_step
 
+    if not name.strip():
+        raise InputError("expected a name of 1 to 200 printable characters", field="name", got="''")
     path = Path(name if name.endswith((".yaml", ".yml")) else f"{name}.yaml")
     text = new_text(path.stem, template or TEMPLATE)
+    check_place(path, field="name")
     if path.exists() and not force:
         raise InputError("exists already; --force replaces it", file=path)
-    path.write_text(text, encoding="utf-8")
+    with whole_file(path) as partial:
+        partial.write_text(text, encoding="utf-8")
     print(next_step(path, template or TEMPLATE))
 
 

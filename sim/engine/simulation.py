@@ -28,14 +28,12 @@ from sim.policies.prediction import Predictor
 from sim.policies.prediction.base import Declared
 from sim.records import TIERS, RunTotals, Sink
 from sim.scenario.deployment import Deployment, deploy
+from sim.scenario.extent import DEFAULT_DURATION_S
 from sim.scenario.model import Scenario
 from sim.timing import build
 from sim.timing.base import StepCost
 from workloads.config import TraceConfig
 from workloads.trajectory import Workload
-
-#: Simulated time of a synthetic workload whose scenario gives none.
-DEFAULT_DURATION_S = 3600.0
 
 Progress = Callable[[float, int], None]
 

@@ -48,6 +48,8 @@ class Facts:
         Tokens of a KV block; 0 for contiguous buffers.
     attention_efficiency, copy_efficiency
         What blocks of that size leave of the rate of decode attention, and pieces of theirs of the host link's.
+    over_hbm_bytes
+        Bytes by which weights and a given pool exceed the HBM of a replica.
     """
 
     warmup_s: float | None = None
@@ -62,6 +64,7 @@ class Facts:
     block_tokens: int = 0
     attention_efficiency: float = 1.0
     copy_efficiency: float = 1.0
+    over_hbm_bytes: int = 0
 
 
 @dataclass(slots=True)

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 from sim.metrics.binds import RESOURCES
 
+#: The words that `steady` uses, worst first.
+WORST = ("NOT steady", "too short", "too short to tell", "steady, at its limit", "steady")
 #: A closed load is at its limit when turns wait, for room or for others, for more than this share of their time.
 WAITING = 0.2
 #: Beyond this share trajectories last long because they wait.

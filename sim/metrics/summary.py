@@ -65,6 +65,7 @@ def summarise(parts: Sequence[Part], facts: Facts, wall_s: float) -> dict[str, A
         "routing": routes.summary([part.routes for part in parts], parts[0].totals.replicas),
         "allocation": space.summary(parts),
         "blocks": None,
+        "over_hbm_bytes": facts.over_hbm_bytes,
         "hold_GB_s": ledgers.add(part.hold for part in parts),
         "concurrency": {"mean": _over(sum(part.concurrency * part.span_s for part in parts), span),
                         "max": max(part.totals.alive_max for part in parts)},

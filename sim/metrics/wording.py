@@ -117,6 +117,7 @@ def facts(summary: Summary) -> list[tuple[str, str]]:
         ("KV pool", shares(summary["ledger"]["pool_byte_s"])),
         ("GPU time", shares(summary["ledger"]["gpu_s"])),
         *_below(summary),
+        *_what_if(summary),
         ("holds tokens", _allocation(summary["allocation"])),
         *_slow_blocks(summary.get("blocks") or {}),
         ("counts", ", ".join(f"{number(count)} {name}" for name, count in named(summary["counts"]).items() if count)
@@ -139,6 +140,13 @@ def facts(summary: Summary) -> list[tuple[str, str]]:
         ("measured", f"{_measured(summary['checks'])}; intervals {method(summary)}"),
     ]
     return rows
+
+
+def _what_if(summary: Summary) -> list[tuple[str, str]]:
+    """Return by how much a given pool exceeds the memory there is, if it does."""
+    over = summary.get("over_hbm_bytes")
+    return [("WHAT-IF", f"weights and engine.pool exceed the HBM of a replica by {number(over / 1e9)} GB: no such "
+                        "machine exists")] if over else []
 
 
 def _routing(summary: Summary) -> list[tuple[str, str]]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 from pathlib import Path
 
 from sim.errors import InputError
 from sim.report.html_page import Page, render
 from sim.report.trace import target
 from sim.sweep import intact, store
+from sim.writing import whole_file
 
 
 def report(folder: Path, output: Path | None = None) -> Path:
@@ -29,16 +28,15 @@ def report(folder: Path, output: Path | None = None) -> Path:
     OutputError
         The file system refused.
     """
-    made = render(page(folder))
+    if not folder.is_dir():
+        store.read_summary(folder)  # says what it is instead
     path = target(folder, output, ".html")
-    partial = path.with_name(f".{path.name}-{secrets.token_hex(4)}")
+    made = render(page(folder))
     try:
-        partial.write_text(made, encoding="utf-8")
-        os.replace(partial, path)
+        with whole_file(path) as partial:
+            partial.write_text(made, encoding="utf-8")
     except OSError as error:
         raise store.OutputError(f"cannot write to {path}: {error.strerror or error}") from error
-    finally:
-        partial.unlink(missing_ok=True)
     return path
 
 

@@ -38,6 +38,7 @@ SUMMARY: dict[str, str] = {
     "blocks": "null for contiguous buffers. `block_tokens`; `table_entries` of the median turn; "
               "`attention_efficiency`, the rate of decode attention with blocks of that size (16 tokens = 1), and "
               "`copy_efficiency`, the share of the host link's rate that copies out of HBM reach",
+    "over_hbm_bytes": "bytes by which weights and a given `engine.pool` exceed the HBM of a replica; 0 where they fit",
     "ledger.turn_s": "seconds by cause; they sum to the measured turns' time",
     "ledger.pool_byte_s": "byte-seconds of the KV pool by use; they sum to pool bytes x measured span x replicas",
     "ledger.gpu_s": "replica-seconds by use; they sum to measured span x replicas",
@@ -134,6 +135,7 @@ WORDS = {
     "empty ends": "the part of a last block, or of a buffer, that holds no token yet",
     "blocks evicted": "blocks of `engine.block_size` tokens",
     "beyond tables": "share of look-ups in a table of measured step times that were beyond what was measured",
+    "WHAT-IF": "the pool that the scenario gives does not fit into HBM beside the weights",
     "UNUSED": "a tier that nothing was written to, why, and what to set",
 }
 

@@ -7,14 +7,13 @@ with three decimals.
 
 from __future__ import annotations
 
-import os
-import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
 from sim.errors import InputError
 from sim.report.trace_events import Events
 from sim.sweep import store
+from sim.writing import check_place, whole_file
 
 #: Trajectories drawn unless told otherwise.
 LIMIT = 300
@@ -52,17 +51,13 @@ def trace(folder: Path, output: Path | None = None, *, limit: int | None = LIMIT
     """
     store.read_summary(folder)
     path = target(folder, output, ".trace.json")
-    partial = path.with_name(f".{path.name}-{secrets.token_hex(4)}")
     try:
-        with partial.open("w", encoding="utf-8") as file:
+        with whole_file(path) as partial, partial.open("w", encoding="utf-8") as file:
             events = Events(folder, file, limit or None, replication)
             events.write()
-        os.replace(partial, path)
         return Written(path, events.events, len(events.drawn), events.left_out)
     except OSError as error:
         raise store.OutputError(f"cannot write to {path}: {error.strerror or error}") from error
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def target(folder: Path, output: Path | None, suffix: str) -> Path:
@@ -71,16 +66,16 @@ def target(folder: Path, output: Path | None, suffix: str) -> Path:
     Raises
     ------
     InputError
-        There is such a file, or a folder.
+        There is such a file, or a folder, or nothing may be written there.
     """
     whole = folder.resolve()
     path = output if output is not None else whole.with_name(whole.name + suffix)
-    if path.is_dir():
-        raise InputError("is a folder; give a file", field="--output", got=str(path))
-    if path.exists():
-        with path.open("rb") as file:
-            if file.read(2048).find(b"kvplan") < 0:
-                raise InputError("exists and was not written by kvplan", field="--output", got=str(path))
-    if not path.parent.is_dir():
-        raise InputError("its folder does not exist", field="--output", got=str(path))
+    try:
+        check_place(path, field="--output")
+        if path.exists():
+            with path.open("rb") as file:
+                if file.read(2048).find(b"kvplan") < 0:
+                    raise InputError("exists and was not written by kvplan", field="--output", got=str(path))
+    except OSError as error:
+        raise store.OutputError(f"cannot write to {path}: {error.strerror or error}") from error
     return path

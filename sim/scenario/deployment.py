@@ -128,6 +128,11 @@ class Deployment:
         return int(self.tiers["dram"].capacity_bytes) if "dram" in self.tiers else 0
 
     @property
+    def over_hbm_bytes(self) -> int:
+        """Bytes by which weights and a given `engine.pool` exceed the HBM of a replica; 0 where they fit."""
+        return max(0, self.weight_bytes + self.pool_bytes - int(self.gpu.hbm_bytes) * self.gpus_per_replica)
+
+    @property
     def copy_efficiency(self) -> float:
         """Share of the host link's rate (or of host memory's) that copies out reach, with their pieces and method."""
         return self.host_link_Bps_out / min(self.gpus_per_replica * self.node.host_link.out_Bps,
@@ -273,19 +278,18 @@ def _activations(scenario: Scenario, model: ModelProfile, tp: int) -> float:
 def _pool(scenario: Scenario, model: ModelProfile, node: NodeProfile, weights: float, activations: float,
           runtime: float) -> int:
     """Return the pool of a replica; `weights`, `activations` and `runtime` are bytes a GPU."""
-    if scenario.engine.pool is not None:
-        return int(scenario.engine.pool)
-    group = scenario.parallelism.tp * scenario.parallelism.pp
-    utilization = scenario.engine.memory_utilization
-    pool = sizing.device_pool_bytes(node.gpu.hbm_bytes, utilization, weights, activations, runtime)
-    if pool <= 0:
+    group, given = scenario.parallelism.tp * scenario.parallelism.pp, scenario.engine.pool
+    usable = node.gpu.hbm_bytes * (scenario.engine.memory_utilization if given is None else 1)
+    pool = sizing.device_pool_bytes(node.gpu.hbm_bytes, usable / node.gpu.hbm_bytes, weights, activations, runtime)
+    if pool <= 0 if given is None else weights > usable:
+        needs = (f"{weights / GiB:.1f} GiB for weights alone" if given is not None else
+                 f"{weights / GiB:.1f} GiB for weights, {activations / GiB:.1f} for activations and "
+                 f"{runtime / GiB:.1f} for the runtime")
         raise InputError(
-            f"{model.name} in {scenario.weights_dtype} leaves no room for KV: a GPU needs {weights / GiB:.1f} GiB for "
-            f"weights, {activations / GiB:.1f} for activations and {runtime / GiB:.1f} for the runtime, and may use "
-            f"{node.gpu.hbm_bytes * utilization / GiB:.1f}; use more GPUs a replica or a smaller weights_dtype "
-            f"({', '.join(DTYPE_BYTES)})", field="parallelism",
-            got=f"tp {scenario.parallelism.tp}, pp {scenario.parallelism.pp}")
-    return int(pool * group)
+            f"{model.name} in {scenario.weights_dtype} leaves no room for KV: a GPU needs {needs}, and may use "
+            f"{usable / GiB:.1f}; use more GPUs a replica or a smaller weights_dtype ({', '.join(DTYPE_BYTES)})",
+            field="parallelism", got=f"tp {scenario.parallelism.tp}, pp {scenario.parallelism.pp}")
+    return int(pool * group if given is None else given)
 
 
 def _pool_blocks(scenario: Scenario, model: ModelProfile, pool: int, block: float) -> int:

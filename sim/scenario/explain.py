@@ -125,6 +125,9 @@ def _memory(place: Deployment, contexts: Contexts) -> Iterator[Row]:
 
 def _pool(place: Deployment, given: bool) -> Iterator[Row]:
     section = "pool"
+    if place.over_hbm_bytes:
+        yield Row(section, "WHAT-IF: beyond HBM", place.over_hbm_bytes, "B",
+                  "weights and engine.pool together exceed the HBM of a replica")
     yield Row(section, "KV pool of a replica", place.pool_bytes, "B",
               "engine.pool" if given else "C_HBM u - weights - activations - runtime, all GPUs")
     if not given:

@@ -17,6 +17,9 @@ from sim.scenario.model import Scenario
 from sim.scenario.overrides import apply
 from sim.scenario.problems import Places, ScenarioError, explain
 
+#: The largest number a scenario may hold; arithmetic on larger ones overflows. A seed may have 128 bits.
+MOST, MOST_SEED = 10**24, 2**128
+
 
 def load(source: str | Path | Mapping[str, Any], overrides: Sequence[str] = ()) -> Scenario:
     """Return the scenario in a file, a YAML text or a mapping.
@@ -106,9 +109,12 @@ def _text(path: Path) -> str:
 
 
 def _not_plain(value: Any, path: tuple[Any, ...], places: Places) -> list[InputError]:
-    """Return an error for every number that is not finite (a mapping from Python may hold one)."""
+    """Return an error for every number that is not finite (a mapping from Python may hold one) or beyond all use."""
     if isinstance(value, float) and not math.isfinite(value):
         return [places.error(path, "expected a finite number", value)]
+    if isinstance(value, int | float) and abs(value) > (MOST_SEED if path == ("seed",) else MOST):
+        return [places.error(path, f"must be at most {MOST:.0e} in size", f"{value:.3g}" if abs(value) < 1e300 else
+                             f"a number of {len(str(value))} digits")]
     items = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
     return [problem for key, item in items for problem in _not_plain(item, (*path, key), places)]
 

@@ -20,6 +20,7 @@ from sim.policies.schedule import Chunked, Schedule
 from sim.scenario import shorthand
 from sim.scenario.allocators import Allocator, Paged
 from sim.scenario.catalogue import Hardware, Model, known_agents
+from sim.scenario.extent import check_extent
 from sim.scenario.sweep_axes import check_sweep, check_vary
 from sim.scenario.tiers import Tiers
 from sim.scenario.watermarks import watermarks_in_order
@@ -70,9 +71,9 @@ class _Config(BaseModel):
 class Parallelism(_Config):
     """How one replica is spread over GPUs."""
 
-    tp: int = Field(1, ge=1)
+    tp: int = Field(1, ge=1, le=10_000)
     """Tensor parallelism: GPUs that share every layer."""
-    pp: int = Field(1, ge=1)
+    pp: int = Field(1, ge=1, le=10_000)
     """Pipeline parallelism: groups of layers on different GPUs."""
 
 
@@ -141,7 +142,9 @@ class Engine(_Config):
     headroom: Fraction = Field(0.0, lt=1)
     """Share of the pool that admissions leave free."""
     pool: Annotated[Bytes, Field(gt=0, le=1e18)] | None = None
-    """KV pool of a replica, over all its GPUs; overrides the one computed from the memory left."""
+    """KV pool of a replica, over all its GPUs; overrides the one computed from the memory left. One that does not fit
+    beside the weights is taken as a what-if, and `explain` and every summary say by how much it exceeds HBM; weights
+    that do not fit by themselves are an error."""
     activations: Annotated[Bytes, Field(ge=0)] | None = None
     """Activation memory of a GPU; when left out, a formula in the token budget."""
     runtime: Bytes = Field(float(2 * GiB), ge=0)
@@ -187,6 +190,8 @@ def _warmup(value: Any) -> Any:
     seconds = parse(value, SECONDS._replace(what="auto or a time"))
     if seconds < 0:
         raise InputError("must be >= 0")
+    if seconds > 1e9:
+        raise InputError("must be at most 1e9 s, the longest duration")
     return seconds
 
 
@@ -216,7 +221,7 @@ class Scenario(_Config):
     """How many of them."""
     parallelism: Parallelism = Parallelism()
     """How one replica is spread over GPUs."""
-    replicas: Annotated[int, Field(ge=1)] | None = None
+    replicas: Annotated[int, Field(ge=1, le=10_000)] | None = None
     """Replicas on each node; when left out, as many as its GPUs allow: gpus // (tp * pp)."""
     timing: Annotated[Timing, BeforeValidator(shorthand.timing)] = Timing()
     """Where step times come from."""
@@ -245,6 +250,11 @@ class Scenario(_Config):
         if policy.policy == "offload" and getattr(self.tiers, policy.to) is None:
             raise InputError(f"offloads contexts, so tiers.{policy.to} must be given", field="retention.policy",
                              got=policy.policy)
+        return self
+
+    @model_validator(mode="after")
+    def _ends_some_day(self) -> Self:
+        check_extent(self)
         return self
 
     @model_validator(mode="after")

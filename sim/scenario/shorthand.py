@@ -152,7 +152,7 @@ def _opened(base: Any, over: Mapping[Any, Any], path: Path) -> Any:
             return base if isinstance(base, Mapping) and named in base else None
         if isinstance(base, str):
             return content(FilePath(base)) if is_file(base) else library(base).model_dump(exclude_none=True)
-    if isinstance(base, Mapping) or base is None:
+    if isinstance(base, Mapping) or base is None or not over:
         return base
     if path[:2] == ("workload", "agents") and isinstance(base, int | float | str):
         return None  # a number that stands for a distribution

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from sim.errors import InputError
 from sim.sweep import identity, rows
 from sim.sweep.store import _PARTIAL, OutputError, _say
+from sim.writing import check_place
 
 if TYPE_CHECKING:
     from sim.sweep.points import Plan
@@ -46,11 +47,13 @@ class Folder:
         Raises
         ------
         InputError
-            It holds something else, or the sweep of another scenario (unless `force`), or another process is at work.
+            Nothing may be written there, it holds something else, or the sweep of another scenario (unless `force`),
+            or another process is at work.
         OutputError
             The file system refused.
         """
         try:
+            check_place(self.path, field="--output", folder=True, make_parents=True)
             if self.path.exists() and not self.path.is_dir():
                 raise InputError("the output folder is a file", got=str(self.path))
             self._check_strangers()

@@ -240,6 +240,7 @@ def facts_of(scenario: Scenario, deployment: Deployment, *, closed: bool = False
         block_tokens=block_tokens(deployment),
         attention_efficiency=attention_efficiency(scenario.timing, deployment),
         copy_efficiency=deployment.copy_efficiency,
+        over_hbm_bytes=deployment.over_hbm_bytes,
     )
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from sim.errors import InputError
 from sim.records import TABLES
 from sim.sweep import intact
+from sim.writing import check_place
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,9 +38,12 @@ def check_free(out: Path, *, force: bool = False) -> None:
     Raises
     ------
     InputError
-        `out` is a file; or a folder that is not empty, unless it holds nothing but an earlier run and `force` is
-        given.
+        `out` is a file, or a place where nothing may be written; or a folder that is not empty, unless it holds
+        nothing but an earlier run and `force` is given.
+    OutputError
+        The disk is full or broken.
     """
+    _check_place(out)
     if not out.exists():
         if out.is_symlink():
             raise InputError("the output folder is a link that leads nowhere", got=str(out))
@@ -55,6 +59,13 @@ def check_free(out: Path, *, force: bool = False) -> None:
         raise InputError(f"the output folder is not empty and {strangers[0]} is not part of a run", got=str(out))
     if found and not force:
         raise InputError("the output folder holds an earlier run; --force replaces it", got=str(out))
+
+
+def _check_place(out: Path) -> None:
+    try:
+        check_place(out, field="--output", folder=True, make_parents=True)
+    except OSError as error:
+        raise OutputError(_say(out, error)) from error
 
 
 @contextmanager

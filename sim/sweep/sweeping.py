@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sim.errors import InputError
+from sim.metrics.steady import WORST
 from sim.sweep import points, pool, rows
 from sim.sweep.folder import MANIFEST, TABLE, Folder
 from sim.sweep.identity import Identity
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 
 #: Called with the runs done (those found finished included), the failed ones among them, and the runs there are.
 Progress = Callable[[int, int, int], None]
-#: What `steady` may say of a run, the worst first: a point is what the worst of its replications is.
-WORST = ("NOT steady", "too short to tell", "steady, at its limit", "steady")
 #: Seconds between two writings of the table while a sweep is under way.
 REFRESH_S = 30.0
 

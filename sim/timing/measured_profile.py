@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from sim.errors import InputError
+from sim.writing import whole_file
 
 #: First line of every profile; another one is another format.
 FORMAT = "kvplan measured profile 1"
@@ -186,7 +187,8 @@ def write(profile: Profile, path: Path) -> None:
         else:
             lines.append(f'"{name}": {_compact(value)}')
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+    with whole_file(path) as partial:
+        partial.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
 
 
 def _shapes(table: Mapping[str, Any]) -> str:

@@ -49,13 +49,49 @@ def test_an_absurd_size_is_refused_with_its_bound(data, field, bound):
 
 
 @pytest.mark.parametrize("data", [
-    scenario(agents={"turns": 100_000}), scenario(arrivals={"closed": {"concurrency": 10_000_000}}),
-    scenario(arrivals={"poisson": {"rate": 1e6}}), scenario(duration=1e9), scenario(nodes=10_000),
+    scenario(agents={"turns": 100_000}), scenario(arrivals={"closed": {"concurrency": 10_000_000}}, duration=60),
+    scenario(arrivals={"poisson": {"rate": 1e6}}, duration=60), scenario(duration=1e9), scenario(nodes=10_000),
     scenario(agents={"turns": {"pareto": {"scale": 1, "alpha": 1.1}}}),
     scenario(engine={"pool": 1e18}), scenario(engine={"allocator": {"kind": "growth", "factor": 1.01}}),
 ])
 def test_a_size_at_its_bound_is_accepted(data):
     load(data)
+
+
+@pytest.mark.parametrize(("data", "names"), [
+    (scenario(arrivals={"poisson": {"rate": 1e6}}, duration=1e6), "arrivals.poisson.rate 1e+06"),
+    (scenario(arrivals={"ramp": {"end": 1e6, "over": 1}}, duration=1e6), "arrivals.ramp.end 1e+06"),
+    (scenario(arrivals={"closed": {"concurrency": 10_000_000}}, duration=1e6), "arrivals.closed.concurrency 1e+07"),
+    (scenario(agents="chat", arrivals={"poisson": {"rate": 1e4}}, duration=1e9), "arrivals.poisson.rate 10000"),
+])
+def test_a_product_that_would_never_end_names_both_fields(data, names):
+    with pytest.raises(InputError) as caught:
+        load(data)
+    text = str(caught.value)
+    assert text.startswith("duration: ")
+    assert names in text
+    assert "\n" not in text
+
+
+@pytest.mark.parametrize(("fields", "field"), [
+    ({"engine": {"schedule": {"policy": "chunked", "max_seqs": 10**400}}}, "engine.schedule.max_seqs"),
+    ({"parallelism": {"tp": 10**39}}, "parallelism.tp"), ({"parallelism": {"pp": 20_000}}, "parallelism.pp"),
+    ({"replicas": 20_000}, "replicas"), ({"warmup": "1e10 s"}, "warmup"), ({"seed": 10**40}, "seed"),
+    ({"agents": {"turns": 2, "output": 1e15}}, "workload.agents.output"),
+    ({"agents": {"turns": 2, "tools": {"a": {"wait": "1e15 s"}}}}, "wait"),
+    ({"engine": {"preset": "vllm", "headroom": {}}}, "engine.headroom"),
+    ({"engine": {"preset": "vllm", "schedule": {"max_seqs": {}}}}, "max_seqs"),
+])
+def test_a_number_beyond_all_use_or_none_at_all_is_named(fields, field):
+    with pytest.raises(InputError) as caught:
+        load(scenario(**fields))
+    text = str(caught.value)
+    assert field in text
+    assert "\n" not in text
+
+
+def test_a_seed_of_128_bits_is_fine():
+    assert load(scenario(seed=2**128 - 1)).seed == 2**128 - 1
 
 
 def test_a_wrong_value_under_vary_is_placed_in_the_file(tmp_path, capsys):
@@ -102,7 +138,7 @@ def test_a_damaged_table_is_named(tmp_path):
         store.read_table(path)
     pd.DataFrame({"a": [1]}).to_parquet(path)
     assert store.read_table(path, ["a"])["a"].tolist() == [1]
-    with pytest.raises(InputError, match=r"turns\.parquet: cannot be read"):
+    with pytest.raises(InputError, match=r"turns\.parquet: has no column b: not a table of a run"):
         store.read_table(path, ["b"])
 
 

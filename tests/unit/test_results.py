@@ -180,7 +180,7 @@ def test_a_failed_run_leaves_nothing(faked, tmp_path, monkeypatch, existing):
 
 def test_a_place_that_cannot_be_written_is_one_line(faked, tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(store.OutputError, match="cannot write to") as caught:
+    with pytest.raises(InputError, match=r"cannot be written: .*file is a file") as caught:
         sim.run(SCENARIO, tmp_path / "file" / "out")
     assert "\n" not in str(caught.value)
 
