@@ -33,7 +33,9 @@ def steady(summary: Mapping[str, Any]) -> Steady:
     is said.
     """
     stable, closed = summary["checks"]["stable"], summary["checks"].get("closed_load", False)
-    if short := too_short(summary):
+    waiting = _waiting(summary["ledger"]["turn_s"])
+    swamped = not closed and stable is False and waiting > SWAMPED  # no length of the run would help
+    if not swamped and (short := too_short(summary)):
         return Steady("too short", short, True)
     if stable is None:
         return Steady("too short to tell", "the measured span is too short to say whether the queue grows", True)
@@ -41,7 +43,7 @@ def steady(summary: Mapping[str, Any]) -> Steady:
         why = ("agents are still filling the system, or turns pile up; run longer or give a longer warmup" if closed
                else "more arrives than is served, so waits grow for as long as the run lasts")
         return Steady("NOT steady", f"the queue or the number of trajectories alive still grows: {why}", True)
-    waiting, resource = _waiting(summary["ledger"]["turn_s"]), summary["binds"]["resource"]
+    resource = summary["binds"]["resource"]
     used = f"turns wait, for room or for each other, for {waiting:.0%} of their time"
     if closed and waiting > WAITING:
         short = "" if resource in ("none", None) else f", and what runs short is {RESOURCES.get(resource, resource)}"
