@@ -33,7 +33,7 @@ PLAIN, COMPILED = Path(sys.executable), Path(__file__).parents[2] / ".venv-fast"
 SCENARIO = """
 name: agentic-bench
 seed: 1
-duration: 1000 d
+duration: 10 d
 model: llama-3.1-70b
 hardware: dgx-h100
 parallelism: {tp: 8}
