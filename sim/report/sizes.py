@@ -38,9 +38,10 @@ def show(result: SizeResult, to: Console | None = None) -> None:
         rows.append(("too short", short))
     if result.summary is not None and (usd := result.summary["cost"]["usd_per_trajectory"]) is not None:
         rows.append(("cost", f"{wording.usd(usd)} a trajectory"))
-    rows.append(("tried", f"{len(result.candidates)} loads, {result.simulations} runs "
-                          f"({result.simulations_in_all} with the reliefs), seed {result.seed}; closed forms said "
-                          f"{wording.number(result.guess)}"))
+    reliefs = (f" ({result.simulations_in_all} with the reliefs)"
+               if result.simulations_in_all > result.simulations else "")
+    rows.append(("tried", f"{len(result.candidates)} loads, {result.simulations} runs{reliefs}, seed {result.seed}; "
+                          f"closed forms said {wording.number(result.guess)}"))
     tables.show_rows(rows, to=out)
     if result.objectives:
         out.print()

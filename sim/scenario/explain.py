@@ -54,6 +54,7 @@ def explain(scenario: Scenario) -> dict[str, Any]:
     most = place.model.context_limit
     contexts = {tokens: _k(tokens) for tokens in [tokens for tokens in CONTEXTS if tokens <= most] or [most]}
     said, own, shown = [], [], [_middle(contexts)]
+    shared = {tokens: int(tokens * SHARED) for tokens in contexts}
     middle = shown[0]
     try:
         agents = typical(scenario, most)
@@ -62,11 +63,12 @@ def explain(scenario: Scenario) -> dict[str, Any]:
     else:
         own, shown = list(_agents(agents)), sorted({*shown, agents.mean})
         middle = agents.mean
+        shared[agents.mean] = agents.shared
         contexts = dict(sorted((contexts | {agents.mean: f"{_k(agents.mean)} (these agents)"}).items()))
     limits = _limits(scenario, place, cost, contexts)
     binds = {tokens: min(found, key=lambda name: found[name]) for tokens, found in limits.items()}
     rows = [*_hardware(place), *own, *_memory(place, contexts), *_pool(place, scenario.engine.pool is not None),
-            *_buffers(place, contexts), *_ceilings(scenario, place, contexts, shown),
+            *_buffers(place, contexts), *_ceilings(scenario, place, contexts, shared, shown),
             *_times(scenario, place, cost, contexts),
             *pauses(scenario, place, contexts, lambda tokens: _prefill_s(cost, tokens, _budget(scenario))),
             *_binding(limits, binds, contexts)]
@@ -86,6 +88,7 @@ def _agents(found: Typical) -> Iterator[Row]:
     section, how = "this scenario's agents", f"over {found.turns:,} turns of the first {found.agents} agents"
     yield Row(section, "context of a turn, mean", found.mean, "tokens", f"prompt and kept output, {how}")
     yield Row(section, "context of a turn, median", found.median, "tokens", f"prompt and kept output, {how}")
+    yield Row(section, "first tokens that all share", found.shared, "tokens", f"of their first prompts, {how}")
     yield Row(section, "turns of an agent, mean", found.turns / found.agents, "turns", how)
 
 
@@ -154,7 +157,7 @@ def _fit(scenario: Scenario, place: Deployment, tokens: int, shared: int = 0) ->
     return place.fit(tokens, shared, scenario.engine.headroom)
 
 
-def _ceilings(scenario: Scenario, place: Deployment, contexts: Contexts,
+def _ceilings(scenario: Scenario, place: Deployment, contexts: Contexts, common: dict[int, int],
               in_tiers: list[int]) -> Iterator[Row]:
     section = "trajectories that fit"
     pool = f"pool x {1 - scenario.engine.headroom:g}" if scenario.engine.headroom else "pool"
@@ -162,17 +165,19 @@ def _ceilings(scenario: Scenario, place: Deployment, contexts: Contexts,
         yield Row(section, f"{contexts[tokens]} each", _fit(scenario, place, tokens) * place.replicas, "trajectories",
                   f"{pool} / trajectory, floored, x replicas")
     for tokens in contexts if place.allocator.paged else ():
-        shared = int(tokens * SHARED)
+        shared = common[tokens]
+        if not shared:
+            continue
         yield Row(section, f"{contexts[tokens]} each, {_k(shared)} shared by all",
                   _fit(scenario, place, tokens, shared) * place.replicas, "trajectories",
                   f"({pool} - shared) / (trajectory - shared), floored, x replicas")
     for name, at in place.tiers.items():
         for tokens in in_tiers if at.capacity_bytes else ():
-            shared = name == "remote"
+            everywhere = name == "remote"
             yield Row(section, f"{contexts[tokens]} each, in {called(name)}",
                       sizing.concurrency(at.capacity_bytes, place.stored_bytes(tokens))
-                      * (1 if shared else place.nodes), "trajectories",
-                      f"tiers.{name}.capacity / trajectory, floored{'' if shared else ', x nodes'}")
+                      * (1 if everywhere else place.nodes), "trajectories",
+                      f"tiers.{name}.capacity / trajectory, floored{'' if everywhere else ', x nodes'}")
 
 
 def _prefill_s(cost: StepCost, tokens: int, budget: int) -> float:
@@ -280,7 +285,8 @@ def _assumptions(scenario: Scenario, place: Deployment, cost: StepCost) -> list[
            "summed over kernel classes, with collectives and overhead")
     times = [f"Step times are a roofline at MFU {timing.mfu:g} and MBU {timing.mbu:g}, {how}."]
     said = [*(_measured(cost) if isinstance(cost, MeasuredCost) else times),
-            f"Where sharing is looked at, {SHARED:.0%} of each context is common to all trajectories.",
+            f"Where sharing is looked at, {SHARED:.0%} of each context is common to all trajectories; of these agents' "
+            "own what their first prompts share.",
             "Link and storage rates are of one replica moving alone."]
     if place.tiers:
         said.append(_copies(scenario, place))

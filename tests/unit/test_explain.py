@@ -130,3 +130,19 @@ def test_needs_nothing_heavy() -> None:
 def test_the_pieces_of_copies_are_stated(block: int, dram: dict, said: str) -> None:
     found, _ = explained(engine={"block_size": block}, tiers={"dram": {"capacity": "1 TiB", **dram}})
     assert any(said in sentence for sentence in found["assumptions"])
+
+
+def test_what_these_agents_share_is_what_their_prompts_share():
+    """A system prompt that all have counts once, a repository of a group and a task do not."""
+    scenario = sim.load({
+        "model": "llama-3.1-8b", "hardware": "dgx-h100", "workload": {"agents": {
+            "prompt": [{"name": "system", "tokens": 6000, "shared": "all"},
+                       {"name": "repository", "tokens": 4000, "shared": "group", "groups": {"count": 2}},
+                       {"name": "task", "tokens": 2000}],
+            "turns": 1, "output": 100}, "arrivals": {"closed": {"concurrency": 4}}}})
+    rows = {row.quantity: row for row in explain(scenario)["rows"]}
+    assert rows["first tokens that all share"].value == 6000
+    own = next(row for name, row in rows.items() if "these agents" in name and "shared by all" in name)
+    assert "5.9k shared" in own.quantity
+    alone = next(row for name, row in rows.items() if name.endswith("(these agents) each"))
+    assert alone.value < own.value < 2.5 * alone.value
