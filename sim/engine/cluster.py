@@ -174,8 +174,8 @@ class Cluster:
         if trajectory is not None:
             Alarm(self.env, max(0.0, trajectory.arrival_s - self.env.now), self._arrived, trajectory)
 
-    def _arrived(self, event: simpy.Event) -> None:
-        trajectory = event.value
+    def _arrived(self, alarm: Alarm) -> None:
+        trajectory = alarm.value
         if trajectory is not None:
             self._arrive(trajectory)
         self._next_arrival()

@@ -179,8 +179,8 @@ class Pauses:
         if ttl_s < float("inf"):
             Alarm(self.env, ttl_s, self._expire, pause)
 
-    def _expire(self, event: simpy.Event) -> None:
-        pause = event.value
+    def _expire(self, alarm: Alarm) -> None:
+        pause = alarm.value
         if isinstance(pause, Pause) and pause.locked and not pause.ended:
             self.replica.before_change()
             self.expired += 1

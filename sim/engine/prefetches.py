@@ -74,8 +74,8 @@ class Prefetches:
                 return True
         return False
 
-    def _start(self, event: simpy.Event) -> None:
-        pause = event.value
+    def _start(self, alarm: Alarm) -> None:
+        pause = alarm.value
         pauses = self.pauses
         config = pauses.policy.prefetch
         if not isinstance(pause, Pause) or pause.ended or config is None:

@@ -96,7 +96,7 @@ class Replica:
         self._copies = 0
         self._copy_s = 0.0
         self._start_s = 0.0
-        self._timer: simpy.Event | None = None
+        self._timer: Alarm | None = None
         #: Whether it matters within a stretch when blocks are evicted.
         self._watches_evictions = low_blocks > 0
         self._reserves_output = schedule.reserve == "prompt_and_output"
@@ -224,9 +224,9 @@ class Replica:
     def _wake_after(self, delay_s: float) -> None:
         self._timer = Alarm(self.env, delay_s, self._boundary)
 
-    def _boundary(self, event: simpy.Event) -> None:
+    def _boundary(self, alarm: Alarm) -> None:
         """End what is under way and plan what comes next."""
-        if event is not self._timer:
+        if alarm is not self._timer:
             return
         now_s = self.env.now
         accounts = self.accounts

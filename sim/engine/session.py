@@ -102,12 +102,12 @@ class Session:
         self.timers.add(turn)
         Alarm(self.cluster.env, turn.wait_s + self.cluster.request_s, self._ready, turn)
 
-    def _ready(self, event: simpy.Event) -> None:
+    def _ready(self, alarm: Alarm) -> None:
         """A turn's request has reached the engine: drop the losers of its race, end its pause, send it to a replica.
 
         It was ready when its wait was over, so time to its first token holds the way there.
         """
-        turn: Turn | None = event.value
+        turn: Turn | None = alarm.value
         if turn is None or turn not in self.timers:
             return
         self.timers.discard(turn)

@@ -177,8 +177,8 @@ class Direction:
         if move is not None:
             Alarm(self.env, move.latency_left_s + move.bytes_left / self.rate_Bps, self._ended, self._timer)
 
-    def _ended(self, event: simpy.Event) -> None:
-        if event.value != self._timer or self.current is None:
+    def _ended(self, alarm: Alarm) -> None:
+        if alarm.value != self._timer or self.current is None:
             return
         move = self.current
         self.settle()
