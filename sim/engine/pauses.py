@@ -182,9 +182,10 @@ class Pauses:
     def _expire(self, alarm: Alarm) -> None:
         pause = alarm.value
         if isinstance(pause, Pause) and pause.locked and not pause.ended:
-            self.replica.before_change()
+            now_s = self.env.now
+            self.replica.before_change(now_s)
             self.expired += 1
-            self.let_go(pause, self.env.now)
+            self.let_go(pause, now_s)
             self.replica.blocks_freed()
 
     def _whole(self, part: PrivatePart) -> list[Piece]:
@@ -242,7 +243,7 @@ class Pauses:
     def _sent(self, pause: Pause) -> None:
         """The copy has ended: only now are its blocks free, if the pause gives them up."""
         now_s = self.env.now
-        self.replica.before_change()
+        self.replica.before_change(now_s)
         self._end_send(pause)
         tier = self.host.tier(pause.tier)
         for entry, _, end in pause.entries:
@@ -261,7 +262,7 @@ class Pauses:
 
     def _cancel(self, pause: Pause, now_s: float) -> None:
         """The trajectory is back before its context has gone: it stays."""
-        self.replica.before_change()
+        self.replica.before_change(now_s)
         if pause.transfer is not None:
             pause.transfer.cancel()
         self._end_send(pause)

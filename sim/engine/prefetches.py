@@ -80,9 +80,9 @@ class Prefetches:
         config = pauses.policy.prefetch
         if not isinstance(pause, Pause) or pause.ended or config is None:
             return
-        pauses.replica.before_change()  # the steps under way have first claim on free blocks
         kv = pauses.kv
         pool, now_s = kv.pool, pauses.env.now
+        pauses.replica.before_change(now_s, counted=True)  # the steps under way have first claim on free blocks
         stream, tokens = pause.turn.stream, pause.context_tokens
         node, hit = self._match(pause)
         found = pauses.host.cover(stream, tokens, hit, pause.trajectory)
@@ -120,7 +120,7 @@ class Prefetches:
         """The context is back: pin it until the trajectory is, or hand it to the turn that waits for it."""
         pauses = self.pauses
         now_s = pauses.env.now
-        pauses.replica.before_change()
+        pauses.replica.before_change(now_s)
         sequence, reach, blocks, held = self._open.pop(pause)
         pauses.transfers.let_go(held)
         pause.fetch = None

@@ -70,8 +70,8 @@ class Reloads:
 
     def _loaded(self, job: Job) -> None:
         replica = self.replica
-        replica.before_change()
         now_s = replica.env.now
+        replica.before_change(now_s)
         tokens = self._forget(job)
         if job.state == Job.LOADING:
             job.position = tokens

@@ -90,8 +90,8 @@ class Replica:
         self._lines: tuple[Line, ...] = ()
         #: What is under way: nothing (0), a planning event (-1), or so many steps.
         self._steps = 0
-        #: Blocks already taken for the steps under way.
-        self._taken = 0
+        #: Blocks already taken for the steps under way, and no fewer than they take in all.
+        self._taken = self._most = 0
         #: Copies of partly filled blocks billed so far; seconds of them in the step under way.
         self._copies = 0
         self._copy_s = 0.0
@@ -169,17 +169,24 @@ class Replica:
 
     def blocks_taken(self) -> None:
         """Blocks were taken outside the step loop: end the stretch under way early if it had counted on them."""
-        if self._steps > 1 and (self._watches_evictions
-                                or self.batch.blocks_for(self._steps) - self._taken > self.decode_room()):
+        if self._steps > 1 and not self._plenty() and (
+                self._watches_evictions or self.batch.blocks_for(self._steps) - self._taken > self.decode_room()):
             self.kick()
 
-    def before_change(self) -> None:
-        """Blocks are about to be freed by a copy's end: first take those of the steps that have begun."""
-        now_s = self.env.now
+    def before_change(self, now_s: float, *, counted: bool = False) -> None:
+        """Blocks are about to change hands outside the step loop: first take those of the steps that have begun.
+
+        Where there is plenty that changes nothing and waits for the end of the stretch, unless free blocks are about to
+        be `counted`.
+        """
         self.accounts.advance(now_s)
-        if self._steps > 0 and not self._chunks and self.batch.size:
+        if self._steps > 0 and not self._chunks and self.batch.size and (counted or not self._plenty()):
             begun = steps_until(self._lines, self.batch.context, self.batch.size, self._steps, now_s - self._start_s)
             self.take_decode_blocks(begun, now_s)
+
+    def _plenty(self) -> bool:
+        """Return whether the stretch under way can neither run out of blocks nor start an eviction."""
+        return not self._promises and self._most <= self.kv.pool.free + self._taken - self.low_blocks
 
     def take_decode_blocks(self, steps: int, now_s: float) -> None:
         """Take the blocks of the next `steps` steps that are not taken yet, evicting what is needed."""
@@ -317,10 +324,9 @@ class Replica:
             lines = tuple(Line(base_s * slower, slope_s * slower) for base_s, slope_s in lines)
         self._lines = lines
         steps = batch.next_step - batch.step if self.stretches and not self.admission.resting else 1
-        if steps > 1:
-            most = size * (steps // batch.block_tokens + 1)
-            if self._promises or most > self.kv.pool.free + self._taken - self.low_blocks:
-                steps = self._steps_in_room(steps)
+        self._most = size * (steps // batch.block_tokens + 1)
+        if steps > 1 and not self._plenty():
+            steps = self._steps_in_room(steps)
         self._steps = steps
         delay_s = stretch_s(lines, context, size, steps)
         if self.events % _BOUND_EVERY == 0:

@@ -190,7 +190,7 @@ class WriteBacks:
     def _ended(self, node: Node, flight: _Flight) -> None:
         """A copy has ended: from now on its blocks can be evicted without loss."""
         now_s = self.pauses.env.now
-        self.pauses.replica.before_change()
+        self.pauses.replica.before_change(now_s)
         if flight.over:
             return
         del self._open[node]
