@@ -19,9 +19,9 @@ class Accounts:
 
     MOST_SAMPLES = 512
 
-    __slots__ = ("_admission", "_batch", "_interval_s", "_pool", "_since_s", "_tree", "copy_s", "decode_s",
-                 "in_flight", "kept", "latencies", "leaving", "loading", "next_sample_s", "prefill_s",
-                 "prefilling", "recompute_s", "replica", "reserved", "running", "samples", "slots", "spaces")
+    __slots__ = ("_admission", "_batch", "_interval_s", "_loading_since", "_pool", "_since_s", "_tree", "copy_s",
+                 "decode_s", "latencies", "leaving", "left", "loading", "next_sample_s", "prefill_s", "prefilling",
+                 "recompute_s", "replica", "reserved", "samples", "slots", "spaces", "used")
 
     def __init__(self, replica: Replica) -> None:
         self.replica = replica
@@ -29,10 +29,12 @@ class Accounts:
         self._batch = replica.batch
         self._tree = replica.kv.tree
         self._pool = replica.kv.pool
-        #: Blocks on their way out of HBM, and blocks that copies under way will fill.
+        #: Blocks on their way out of HBM, and blocks that copies under way will fill: of these also the sum of the
+        #: times since which they are.
         self.leaving = self.loading = 0
-        #: Block-seconds: of running turns in all, their part in prefill, kept, promised, being copied.
-        self.running = self.prefilling = self.kept = self.reserved = self.in_flight = 0.0
+        self._loading_since = 0.0
+        #: Block-seconds: neither free nor dormant, of them of running turns in prefill, and on their way out; promised.
+        self.used = self.prefilling = self.left = self.reserved = 0.0
         #: Slot-seconds unused in the last blocks of decoding turns.
         self.slots = 0.0
         self.prefill_s = self.recompute_s = self.decode_s = self.copy_s = 0.0
@@ -50,29 +52,26 @@ class Accounts:
             return
         self._since_s = now_s
         tree, pool, batch = self._tree, self._pool, self._batch
-        running = pool.total - pool.free - tree.dormant
-        if tree.kept or self.loading:
-            running = self._book_pinned(running, elapsed)
-        self.running += running * elapsed
+        used = pool.total - pool.free - tree.dormant
+        self.used += used * elapsed
         self.slots += batch.slots * elapsed
         context = self._admission.prefill_context
         if context:
-            busy = running - batch.slots / pool.block_tokens
+            busy = used - tree.kept - self.loading - batch.slots / pool.block_tokens
             self.prefilling += busy * elapsed * context / (context + batch.context)
+        if self.leaving:
+            self.left += min(self.leaving, tree.kept) * elapsed  # what a running turn has begun to use is no one's else
         if self._admission.reserved:
             self.reserved += min(self._admission.reserved, pool.free) * elapsed
 
-    def _book_pinned(self, used: int, elapsed: float) -> int:
-        """Book blocks that are kept or being copied; return those of the `used` blocks that are neither."""
-        kept = self._tree.kept
-        leaving, loading = min(self.leaving, kept), min(self.loading, used - kept)
-        self.in_flight += (leaving + loading) * elapsed
-        self.kept += (kept - leaving) * elapsed
-        return used - kept - loading
+    def load(self, blocks: int, now_s: float) -> None:
+        """So many more blocks (fewer if negative) are being filled by copies under way."""
+        self.loading += blocks
+        self._loading_since += blocks * now_s
 
     def grown(self, blocks: int, elapsed_s: float) -> None:
         """`blocks` free blocks were taken one after another over the last `elapsed_s` seconds of decoding."""
-        self.running += blocks * elapsed_s * 0.5
+        self.used += blocks * elapsed_s * 0.5
 
     def filled(self, tokens: int, elapsed_s: float) -> None:
         """`tokens` slots that were empty were filled one after another over the last `elapsed_s` seconds."""
@@ -106,8 +105,11 @@ class Accounts:
         size = replica.pauses.block_bytes
         wasted, reused = tree.dormant_block_s(now_s)
         tail = self.slots / pool.block_tokens
-        used = (self.running - self.prefilling - tail, self.prefilling, self.kept, reused, wasted, tail, self.reserved,
-                self.in_flight)
+        pinned = tree.kept_block_s(now_s)
+        loading = self.loading * now_s - self._loading_since
+        running = self.used - pinned - loading
+        used = (running - self.prefilling - tail, self.prefilling, pinned - self.left, reused, wasted, tail,
+                self.reserved, self.left + loading)
         free = pool.total * now_s - sum(used)
         gpu = (self.prefill_s, self.recompute_s, self.decode_s, self.copy_s)
         return (now_s, replica.number, *(value * size for value in used), free * size, *gpu, now_s - sum(gpu),

@@ -8,6 +8,7 @@ admitted.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import simpy
@@ -31,6 +32,8 @@ from workloads.trajectory import Turn
 if TYPE_CHECKING:
     from sim.engine.replica import Replica
 
+#: Seconds out and back that nobody asks for.
+_UNKNOWN = (math.nan, math.nan)
 #: What a pause holds below HBM if it has not left it.
 _NOTHING = (0.0,) * len(TIERS)
 
@@ -62,6 +65,7 @@ class Pauses:
         self.block_bytes = transfers.block_bytes
         self.sink = sink
         self.writes = writes or Writes()
+        self._tiers = [(name, tier) for name, tier in zip(TIERS, self.host.tiers, strict=True) if tier.capacity_blocks]
         self.write_through = self.writes.when == "on_compute"
         self.write_backs = WriteBacks(self) if self.writes.when != "on_pause" else None
         self.prefetches = self._prefetching()
@@ -74,7 +78,7 @@ class Pauses:
         self.predictions = 0
         self.error_s = self.absolute_error_s = 0.0
         #: Whether anybody wants to know how long a pause will be.
-        self._predicts = policy.needs_view or policy.prefetch is not None or self.write_through
+        self._predicts = policy.sees != "nothing" or policy.prefetch is not None or self.write_through
 
     def _prefetching(self) -> Prefetches:
         """Return what brings contexts back ahead of time."""
@@ -147,6 +151,7 @@ class Pauses:
     def let_go(self, pause: Pause, now_s: float) -> None:
         """Undo what the pause pins, unless a copy of it is under way: then when that ends."""
         if pause.locked and pause.transfer is None:
+            self.replica.accounts.advance(now_s)
             pause.locked = False
             self.kept.pop(pause, None)
             self.kv.tree.unlock(pause.node, pause.upto, False, now_s)
@@ -200,21 +205,25 @@ class Pauses:
         moved = float(self._moved(pause) * self.block_bytes)
         kv, replica = self.kv, self.replica
         pool, private = kv.pool, pause.private_tokens
+        costs = self.policy.sees == "costs"
         tiers: dict[str, TierView] = {}
-        for name, tier in zip(TIERS, self.host.tiers, strict=True):
-            if tier.capacity_blocks:
-                out_s, back_s = self.transfers.time_s(name, moved, OFFLOAD)
-                tiers[name] = TierView(float(tier.room_blocks() * self.block_bytes), out_s, back_s)
+        for name, tier in self._tiers:
+            out_s, back_s = self.transfers.time_s(name, moved, OFFLOAD) if costs else _UNKNOWN
+            tiers[name] = TierView(float(tier.room_blocks() * self.block_bytes), out_s, back_s)
         token_bytes = self.block_bytes / pool.block_tokens
         return PauseView(
             tool=pause.tool, wait=wait, private_tokens=private,
             private_bytes=float(pause.blocks * self.block_bytes), moved_bytes=moved,
             context_tokens=pause.context_tokens, context_bytes=pause.context_tokens * token_bytes,
             batch_bytes=replica.batch.context * token_bytes,
-            recompute_s=self.cost.step(0, 0, ((private, pause.context_tokens - private),)) if private else 0.0,
+            recompute_s=self._recompute_s(private, pause.context_tokens) if costs else math.nan,
             pool_bytes=float(pool.total * self.block_bytes),
             free_fraction=(pool.free + kv.tree.dormant) / pool.total, waiting=replica.admission.queue.count,
             blocked_share=replica.admission.pressure.share(self.env.now), tiers=tiers)
+
+    def _recompute_s(self, private: int, context: int) -> float:
+        """Return the seconds to compute the last `private` tokens of a context again on an idle replica."""
+        return self.cost.step(0, 0, ((private, context - private),)) if private else 0.0
 
     def _send(self, pause: Pause, pieces: list[Piece], name: str, now_s: float) -> bool:
         """Copy pieces of a context to a tier; False if there are none or it has no room for them."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import simpy
-
 from sim.alarm import Alarm
 from sim.engine.pause import Pause
 from sim.memory.kv_cache import Sequence
@@ -68,7 +66,7 @@ class Prefetches:
                 pause.fetch.cancel()
                 pause.fetch = None
                 pauses.transfers.let_go(held)
-                pauses.replica.accounts.loading -= blocks
+                pauses.replica.accounts.load(-blocks, now_s)
                 pauses.kv.close(sequence, sequence.base, now_s, finished=False)
                 self.cancelled += 1
                 return True
@@ -97,7 +95,7 @@ class Prefetches:
         sequence = kv.open(stream, limit, node, hit, now_s, pause.trajectory)
         kv.grow(sequence, reach, now_s)
         blocks = self._held(sequence, blocks)
-        pauses.replica.accounts.loading += blocks
+        pauses.replica.accounts.load(blocks, now_s)
         self._open[pause] = (sequence, reach, blocks, pauses.transfers.hold(stream, pause.trajectory))
         pause.fetch = pauses.transfers.bring(found, "prefetch", pause.trajectory, PREFETCH,
                                              lambda: self._fetched(pause))
@@ -124,7 +122,7 @@ class Prefetches:
         sequence, reach, blocks, held = self._open.pop(pause)
         pauses.transfers.let_go(held)
         pause.fetch = None
-        pauses.replica.accounts.loading -= blocks
+        pauses.replica.accounts.load(-blocks, now_s)
         pauses.kv.commit(sequence, reach)
         pause.node = pauses.kv.close(sequence, reach, now_s)
         part = pauses.kv.private_part(pause.node, pause.trajectory)

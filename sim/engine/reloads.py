@@ -40,7 +40,7 @@ class Reloads:
         blocks = sum(found)
         replica.admission.grow(job, tokens, replica.env.now)
         self.count += 1
-        replica.accounts.loading += blocks
+        replica.accounts.load(blocks, replica.env.now)
         transfers = replica.pauses.transfers
         self._held[job] = (tokens, blocks, transfers.hold(job.turn.stream, job.session.trajectory.number))
         job.transfer = transfers.bring(found, "reload", job.session.trajectory.number,
@@ -88,7 +88,7 @@ class Reloads:
     def _forget(self, job: Job) -> int:
         tokens, blocks, held = self._held.pop(job)
         self.count -= 1
-        self.replica.accounts.loading -= blocks
+        self.replica.accounts.load(-blocks, self.replica.env.now)
         job.transfer = None
         self.replica.pauses.transfers.let_go(held)
         return tokens

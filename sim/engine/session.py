@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-import simpy
-
 from sim.alarm import Alarm
 from sim.engine.job import Job
 from sim.engine.pause import Pause

@@ -100,8 +100,8 @@ class PrefixTree:
         Match partly filled blocks too (their copy is billed by the caller); otherwise matches are whole blocks.
     """
 
-    __slots__ = ("_dormant_since", "_heap", "_sequence", "dormant", "evicted", "exact_tail", "kept", "nodes", "pool",
-                 "rank", "resident", "reused_block_s", "wasted_block_s", "watcher", "whole_nodes")
+    __slots__ = ("_dormant_since", "_heap", "_kept_since", "_sequence", "dormant", "evicted", "exact_tail", "kept",
+                 "nodes", "pool", "rank", "resident", "reused_block_s", "wasted_block_s", "watcher", "whole_nodes")
 
     def __init__(self, pool: BlockPool, rank: Callable[[EntryView], float] | None = None, *,
                  whole_nodes: bool = False, exact_tail: bool = False) -> None:
@@ -117,8 +117,9 @@ class PrefixTree:
         self.evicted = 0
         self.reused_block_s = 0.0
         self.wasted_block_s = 0.0
-        #: Sum over dormant blocks of the time since which they are: their age in total is ``dormant * now - this``.
-        self._dormant_since = 0.0
+        #: Sum over dormant blocks of the time since which they are: their age in total is ``dormant * now - this``;
+        #: likewise over kept blocks.
+        self._dormant_since = self._kept_since = 0.0
         self._heap: list[tuple[float, int, int, Node]] = []
         self._sequence = 0
         self.watcher: Watcher | None = None
@@ -148,36 +149,36 @@ class PrefixTree:
         """
         while node is not None:
             locks = node.runs if running else node.pins
-            if locks:
-                locks[upto] = locks.get(upto, 0) + 1
-                if upto > (node.run_end if running else node.used_end):
-                    self._raise(node, upto, running, now_s)
+            first = not locks
+            locks[upto] = 1 if first else locks.get(upto, 0) + 1
+            if running and upto > node.run_end:
+                if node.used_end > node.run_end:
+                    self._overtake(node, upto, now_s)
+                node.run_end = upto
+            used = node.used_end
+            if upto > used:
+                end = node.end
+                if end > used:
+                    woken = (upto if upto < end else end) - used
+                    self._wake(node, woken, now_s)
+                    if not running:
+                        self._keep(woken, now_s)
+                node.used_end = upto
+            if not first:
                 return
-            locks[upto] = 1
-            if running and not node.pins:
-                first, end = node.first, node.end
-                if upto > first:
-                    if end > first:
-                        self._wake(node, (upto if upto < end else end) - first, now_s)
-                    node.run_end = node.used_end = upto
-            elif upto > (node.run_end if running else node.used_end):
-                self._raise(node, upto, running, now_s)
             upto = node.first
             node = node.parent
 
-    def _raise(self, node: Node, upto: int, running: bool, now_s: float) -> None:
-        """Take note that the highest lock of a kind is now at `upto`."""
-        used = node.used_end
-        if used > node.run_end:
-            self.kept -= node.kept_blocks()
-        if running:
-            node.run_end = upto
-        if upto > used:
-            if node.end > used:
-                self._wake(node, (upto if upto < node.end else node.end) - used, now_s)
-            node.used_end = used = upto
-        if used > node.run_end:
-            self.kept += node.kept_blocks()
+    def _overtake(self, node: Node, upto: int, now_s: float) -> None:
+        """A running turn's lock at `upto` reaches over blocks that only kept pauses held."""
+        end = node.end
+        reach = node.used_end if node.used_end < upto else upto
+        self._keep((node.run_end if node.run_end < end else end) - (reach if reach < end else end), now_s)
+
+    def _keep(self, more: int, now_s: float) -> None:
+        """So many more blocks are in the hands of kept pauses alone."""
+        self.kept += more
+        self._kept_since += more * now_s
 
     def unlock(self, node: Node | None, upto: int, running: bool, now_s: float) -> None:
         """Undo one `lock` with the same arguments; what no one locks any more goes dormant."""
@@ -190,13 +191,14 @@ class PrefixTree:
                 return
             del locks[upto]
             if upto == (node.run_end if running else node.used_end):
-                if node.used_end > node.run_end:
-                    self.kept -= node.kept_blocks()
+                kept = node.kept_blocks() if node.used_end > node.run_end else 0
                 if running:
                     node.run_end = max(locks) if locks else node.first
                 self._rest(node, now_s)
                 if node.used_end > node.run_end:
-                    self.kept += node.kept_blocks()
+                    self._keep(node.kept_blocks() - kept, now_s)
+                elif kept:
+                    self._keep(-kept, now_s)
                 if node.end == node.first:
                     self.discard_if_empty(node, now_s)
             if locks:
@@ -280,6 +282,10 @@ class PrefixTree:
         What is dormant at this moment counts as wasted: nobody has come back for it yet.
         """
         return self.wasted_block_s + self.dormant * now_s - self._dormant_since, self.reused_block_s
+
+    def kept_block_s(self, now_s: float) -> float:
+        """Return the block-seconds up to now that kept pauses alone have held."""
+        return self.kept * now_s - self._kept_since
 
     def _wake(self, node: Node, woken: int, now_s: float) -> None:
         """Book what was dormant up to now: `woken` (> 0) blocks found again, the rest of the tail not."""

@@ -14,6 +14,7 @@ from sim.units import Fraction
 
 Action = Literal["keep", "release", "drop", "offload"]
 TierName = Literal["dram", "nvme", "remote"]
+Sees = Literal["nothing", "room", "costs"]
 
 
 class Decision(NamedTuple):
@@ -121,8 +122,9 @@ class RetentionConfig(PolicyConfig):
     """Bring offloaded contexts back ahead of time; none unless given."""
     reload: Literal["blocking", "pipelined"] = "blocking"
     """A turn waits for its reload before it computes, or computes its new tokens while the copy runs."""
-    #: Whether the decision depends on anything; the engine spares itself the view otherwise.
-    needs_view: ClassVar[bool] = True
+    #: What the decision depends on: nothing; the wait and the room in the tiers; also what it takes to move a context
+    #: and to compute it again. The engine spares itself the rest, which is NaN in the view.
+    sees: ClassVar[Sees] = "costs"
 
     def targets(self) -> tuple[TierName, ...]:
         """Return the tiers to which a decision may send a context, from the top; none unless a policy says so."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from sim.policies.retention.base import DROP, Decision, PauseView, RetentionConfig
+from sim.policies.retention.base import DROP, Decision, PauseView, RetentionConfig, Sees
 
 
 class Drop(RetentionConfig):
@@ -12,7 +12,7 @@ class Drop(RetentionConfig):
 
     policy: Literal["drop"] = "drop"
     """Name of the policy."""
-    needs_view: ClassVar[bool] = False
+    sees: ClassVar[Sees] = "nothing"
 
     def decide(self, pause: PauseView) -> Decision:
         """Return ``drop``, always."""

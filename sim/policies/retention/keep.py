@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from sim.policies.retention.base import Decision, PauseView, RetentionConfig
+from sim.policies.retention.base import Decision, PauseView, RetentionConfig, Sees
 from sim.units import Seconds
 
 
@@ -18,7 +18,7 @@ class Keep(RetentionConfig):
     """Name of the policy."""
     ttl: Seconds | None = Field(None, ge=0)
     """Release the context after this time; None keeps it for good."""
-    needs_view: ClassVar[bool] = False
+    sees: ClassVar[Sees] = "nothing"
 
     def decide(self, pause: PauseView) -> Decision:
         """Return ``keep``, always."""

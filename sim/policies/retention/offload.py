@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from sim.policies.retention.base import DROP, RELEASE, Decision, PauseView, RetentionConfig, TierName
+from sim.policies.retention.base import DROP, RELEASE, Decision, PauseView, RetentionConfig, Sees, TierName
 
 
 class Offload(RetentionConfig):
@@ -14,6 +14,7 @@ class Offload(RetentionConfig):
 
     policy: Literal["offload"] = "offload"
     """Name of the policy."""
+    sees: ClassVar[Sees] = "room"
     to: TierName = "dram"
     """The tier it moves to."""
     min_tokens: int = Field(0, ge=0)

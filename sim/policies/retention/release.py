@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from sim.policies.retention.base import RELEASE, Decision, PauseView, RetentionConfig
+from sim.policies.retention.base import RELEASE, Decision, PauseView, RetentionConfig, Sees
 
 
 class Release(RetentionConfig):
@@ -12,7 +12,7 @@ class Release(RetentionConfig):
 
     policy: Literal["release"] = "release"
     """Name of the policy."""
-    needs_view: ClassVar[bool] = False
+    sees: ClassVar[Sees] = "nothing"
 
     def decide(self, pause: PauseView) -> Decision:
         """Return ``release``, always."""

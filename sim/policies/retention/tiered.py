@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from sim.policies.retention.base import DROP, KEEP, Decision, PauseView, RetentionConfig, TierName
+from sim.policies.retention.base import DROP, KEEP, Decision, PauseView, RetentionConfig, Sees, TierName
 from sim.units import Seconds
 
 #: Where a context goes that belongs on NVMe, in order of preference.
@@ -21,6 +21,7 @@ class Tiered(RetentionConfig):
 
     policy: Literal["tiered"] = "tiered"
     """Name of the policy."""
+    sees: ClassVar[Sees] = "room"
     hbm_below: Seconds = Field(2.0, ge=0)
     """Waits expected to be shorter stay in HBM."""
     dram_below: Seconds = Field(120.0, ge=0)
