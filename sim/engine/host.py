@@ -109,6 +109,8 @@ class Host:
         self.configs = tuple(config.tiers.get(name, TierConfig()) for name in TIERS)
         self.tiers = tuple((shared or {}).get(name) or self.store(one) for name, one in
                            zip(TIERS, self.configs, strict=True))
+        #: The tiers that can hold anything, with their positions.
+        self.stores = [(index, tier) for index, tier in enumerate(self.tiers) if tier.capacity_blocks]
         self.links = tuple(self._link(one) for one in self.configs)
         #: Blocks on their way from each tier to another.
         self.demoting = [0] * len(TIERS)
@@ -124,7 +126,7 @@ class Host:
     @property
     def empty(self) -> bool:
         """Whether no tier holds anything."""
-        return not any(tier.entries for tier in self.tiers)
+        return not any([tier.entries for _, tier in self.stores])
 
     def tier(self, name: str) -> Tier:
         """Return a tier by its name."""

@@ -65,7 +65,6 @@ class Pauses:
         self.block_bytes = transfers.block_bytes
         self.sink = sink
         self.writes = writes or Writes()
-        self._tiers = [(name, tier) for name, tier in zip(TIERS, self.host.tiers, strict=True) if tier.capacity_blocks]
         self.write_through = self.writes.when == "on_compute"
         self.write_backs = WriteBacks(self) if self.writes.when != "on_pause" else None
         self.prefetches = self._prefetching()
@@ -207,7 +206,8 @@ class Pauses:
         pool, private = kv.pool, pause.private_tokens
         costs = self.policy.sees == "costs"
         tiers: dict[str, TierView] = {}
-        for name, tier in self._tiers:
+        for index, tier in self.host.stores:
+            name = TIERS[index]
             out_s, back_s = self.transfers.time_s(name, moved, OFFLOAD) if costs else _UNKNOWN
             tiers[name] = TierView(float(tier.room_blocks() * self.block_bytes), out_s, back_s)
         token_bytes = self.block_bytes / pool.block_tokens

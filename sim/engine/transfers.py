@@ -80,10 +80,11 @@ class Transfers:
     def hold(self, stream: Stream | None, trajectory: int) -> list[tuple[int, Entry]]:
         """Pin the entries a trajectory finds of a stream and its ancestors while it reads them; undo with `let_go`."""
         held: list[tuple[int, Entry]] = []
+        now_s, host = self.env.now, self.host
         while stream is not None:
-            place = self.host.place(stream, trajectory)
-            for index, tier in enumerate(self.host.tiers):
-                entry = tier.hold(place, self.env.now)
+            place = host.place(stream, trajectory)
+            for index, tier in host.stores:
+                entry = tier.hold(place, now_s)
                 if entry is not None:
                     held.append((index, entry))
             stream = stream.parent
@@ -91,11 +92,12 @@ class Transfers:
 
     def let_go(self, held: list[tuple[int, Entry]]) -> None:
         """Undo `hold`."""
+        now_s = self.env.now
         for index, entry in held:
             tier = self.host.tiers[index]
-            tier.release(entry, self.env.now)
+            tier.release(entry, now_s)
             if self.host.configs[index].exclusive:
-                tier.forget(entry.place, self.env.now)
+                tier.forget(entry.place, now_s)
 
     def _start(self, transfer: Transfer, index: int, blocks: int, priority: int, *, out: bool) -> None:
         places = ("hbm", TIERS[index]) if out else (TIERS[index], "hbm")

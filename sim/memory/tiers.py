@@ -295,26 +295,32 @@ def cover(tiers: Sequence[Tier], stream: Stream, tokens: int, have_tokens: int, 
     are joined as long as they leave no gap; where two tiers hold a block, the first of them gives it. Fewer blocks in
     all than a tier that gives some asks for are none. With an `owner`, only what this trajectory has stored counts.
     """
+    found = [0] * len(tiers)
+    stores = [(index, tier.entries) for index, tier in enumerate(tiers) if tier.entries]
+    covered = have_tokens // block_tokens
+    if not stores or tokens // block_tokens <= covered:
+        return found
     pieces: list[tuple[Stream, int]] = []
     at: Stream | None = stream
     while at is not None and tokens > have_tokens:
         pieces.append((at, tokens // block_tokens))
-        tokens = min(tokens, at.attach)
+        if at.attach < tokens:
+            tokens = at.attach
         at = at.parent
-    found = [0] * len(tiers)
-    covered = have_tokens // block_tokens
-    for piece, upto in reversed(pieces):
+    while pieces:
+        piece, upto = pieces.pop()
         while covered < upto:
-            for index, tier in enumerate(tiers):
-                entry = tier.entries.get(piece if owner < 0 else (owner, piece))
+            before = covered
+            for index, entries in stores:
+                entry = entries.get(piece if owner < 0 else (owner, piece))
                 if entry is not None and entry.first <= covered < entry.ready:
-                    reach = min(entry.ready, upto)
-                    found[index] += reach - covered
-                    covered = reach
+                    covered = entry.ready if entry.ready < upto else upto
+                    found[index] += covered - before
                     break
-            else:
-                return _worth_it(tiers, found)
-    return _worth_it(tiers, found)
+            if covered == before:
+                pieces.clear()
+                break
+    return _worth_it(tiers, found) if any(found) else found
 
 
 def found_tokens(found: Sequence[int], have_tokens: int, block_tokens: int) -> tuple[int, ...]:
@@ -328,5 +334,5 @@ def found_tokens(found: Sequence[int], have_tokens: int, block_tokens: int) -> t
 
 
 def _worth_it(tiers: Sequence[Tier], found: list[int]) -> list[int]:
-    least = max((tier.least_blocks for tier, blocks in zip(tiers, found, strict=True) if blocks), default=0)
+    least = max([tier.least_blocks for tier, blocks in zip(tiers, found, strict=True) if blocks])
     return found if sum(found) >= least else [0] * len(found)
