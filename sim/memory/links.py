@@ -27,9 +27,8 @@ class Move:
                  "sequence", "start_s")
 
     def __init__(self, size: float, priority: int, done: Callable[[Move], None], info: Any, asked_s: float,
-                 latency_s: float) -> None:
-        self.bytes_total = size
-        self.bytes_left = size
+                 latency_s: float, sequence: int) -> None:
+        self.bytes_total = self.bytes_left = size
         self.latency_left_s = latency_s
         self.priority = priority
         self.done = done
@@ -37,7 +36,7 @@ class Move:
         self.asked_s = asked_s
         self.start_s = -1.0
         self.cancelled = False
-        self.sequence = 0
+        self.sequence = sequence
 
     def __lt__(self, other: Move) -> bool:
         return (self.priority, self.sequence) < (other.priority, other.sequence)
@@ -74,16 +73,16 @@ class Direction:
 
     def submit(self, size: float, priority: int, done: Callable[[Move], None], info: Any = None) -> Move:
         """Queue a move of `size` bytes; `done(move)` is called at its end."""
-        move = Move(size, priority, done, info, self.env.now, self.latency_s)
+        now_s = self.env.now
         self._sequence += 1
-        move.sequence = self._sequence
+        move = Move(size, priority, done, info, now_s, self.latency_s, self._sequence)
         if self.current is None:
-            self._begin(move)
+            self._begin(move, now_s)
             self.link.rates_changed()
         elif priority < self.current.priority:
             self.settle()
             self._push(self.current)
-            self._begin(move)
+            self._begin(move, now_s)
             self._schedule()
         else:
             self._push(move)
@@ -114,7 +113,7 @@ class Direction:
             self.queued_bytes -= move.bytes_left
             self.settle()
             self._push(self.current)
-            self._begin(move)
+            self._begin(move, self.env.now)
             self._schedule()
 
     def wait_s(self, size: float, priority: int) -> float:
@@ -129,16 +128,19 @@ class Direction:
     def settle(self) -> None:
         """Bring the move under way up to now."""
         move = self.current
-        now = self.env.now
+        now_s = self.env.now
         if move is not None:
-            elapsed = now - self._since_s
+            elapsed = now_s - self._since_s
             self.served_s[move.priority] += elapsed
-            waited = min(elapsed, move.latency_left_s)
+            waited = move.latency_left_s
+            if waited > elapsed:
+                waited = elapsed
             move.latency_left_s -= waited
-            left = max(0.0, move.bytes_left - (elapsed - waited) * self.rate_Bps)
-            self.moved_bytes += move.bytes_left - left
-            move.bytes_left = left
-        self._since_s = now
+            before = move.bytes_left
+            left = before - (elapsed - waited) * self.rate_Bps
+            move.bytes_left = left = left if left > 0.0 else 0.0
+            self.moved_bytes += before - left
+        self._since_s = now_s
 
     def set_rate(self, rate_Bps: float) -> None:
         """Set the rate of the move under way; its end is planned anew if it has just begun or the rate has changed."""
@@ -153,12 +155,12 @@ class Direction:
         self.queued_bytes += move.bytes_left
         heappush(self.queue, move)
 
-    def _begin(self, move: Move) -> None:
+    def _begin(self, move: Move, now_s: float) -> None:
         self.current = move
         self._fresh = True
-        self._since_s = self.env.now
+        self._since_s = now_s
         if move.start_s < 0.0:
-            move.start_s = self.env.now
+            move.start_s = now_s
 
     def _next(self) -> None:
         self.current = None
@@ -166,7 +168,7 @@ class Direction:
             move = heappop(self.queue)
             if not move.cancelled:
                 self.queued_bytes -= move.bytes_left
-                self._begin(move)
+                self._begin(move, self.env.now)
                 break
         self.link.rates_changed()
 
@@ -191,21 +193,27 @@ class Direction:
 class Bus:
     """Host memory that several links share: the sum of all copies under way is capped at its bandwidth."""
 
-    __slots__ = ("bandwidth_Bps", "links")
+    __slots__ = ("_scale", "bandwidth_Bps", "links")
 
     def __init__(self, bandwidth_Bps: float) -> None:
         if bandwidth_Bps <= 0:
             raise ValueError(f"a bus needs a positive bandwidth (got {bandwidth_Bps} B/s)")
         self.bandwidth_Bps = bandwidth_Bps
         self.links: list[Link] = []
+        self._scale = 1.0
 
-    def share(self) -> None:
+    def share(self, changed: Link) -> None:
         """Set the rates of all copies under way: what each link allows, scaled down alike if that is too much."""
-        busy = [(link, link.allowed()) for link in self.links if link.busy]
-        total = sum(out_Bps + in_Bps for _, (out_Bps, in_Bps) in busy)
+        total = 0.0
+        for link in self.links:
+            total += link.out_Bps + link.in_Bps
         scale = self.bandwidth_Bps / total if total > self.bandwidth_Bps else 1.0
-        for link, rates in busy:
-            link.apply(rates, scale)
+        if scale == self._scale:
+            changed.apply(scale)
+            return
+        self._scale = scale
+        for link in self.links:
+            link.apply(scale)
 
 
 class Link:
@@ -234,6 +242,8 @@ class Link:
             raise ValueError(f"a link needs positive bandwidths and a latency >= 0 (got {out_Bps}, {in_Bps}, "
                              f"{both_Bps} B/s, {latency_s} s)")
         self.both_Bps = both_Bps
+        #: Rates of the copies under way as far as this link alone is concerned; 0 where there is none.
+        self.out_Bps = self.in_Bps = 0.0
         self.out = Direction(env, self, out_Bps, latency_s)
         self.into = Direction(env, self, in_Bps, latency_s)
         self.bus = bus
@@ -258,28 +268,25 @@ class Link:
 
     def rates_changed(self) -> None:
         """A direction started or stopped: share out the bandwidth anew."""
+        out, into = self.out, self.into
+        out_Bps = 0.0 if out.current is None else out.bandwidth_Bps
+        in_Bps = 0.0 if into.current is None else into.bandwidth_Bps
+        if self.both_Bps is not None and out_Bps and in_Bps and out_Bps + in_Bps > self.both_Bps:
+            scale = self.both_Bps / (out_Bps + in_Bps)
+            out_Bps *= scale
+            in_Bps *= scale
+        self.out_Bps, self.in_Bps = out_Bps, in_Bps
         if self.bus is None:
-            self.apply(self.allowed(), 1.0)
+            self.apply(1.0)
         else:
-            self.bus.share()
+            self.bus.share(self)
         if self.watch is not None and self.busy != self._was_busy:
             self._was_busy = not self._was_busy
             self.watch()
 
-    def allowed(self) -> tuple[float, float]:
-        """Return the rates of the copies under way, out and in, as far as this link alone is concerned."""
-        out, into = self.out, self.into
-        if out.current is None or into.current is None:
-            return (out.bandwidth_Bps if out.current else 0.0, into.bandwidth_Bps if into.current else 0.0)
-        scale = 1.0
-        if self.both_Bps is not None:
-            scale = min(1.0, self.both_Bps / (out.bandwidth_Bps + into.bandwidth_Bps))
-        return out.bandwidth_Bps * scale, into.bandwidth_Bps * scale
-
-    def apply(self, rates_Bps: tuple[float, float], scale: float) -> None:
-        """Set the rates of the copies under way, out and in, to `scale` times `rates_Bps`."""
-        out_Bps, in_Bps = rates_Bps
-        if out_Bps:
-            self.out.set_rate(out_Bps * scale)
-        if in_Bps:
-            self.into.set_rate(in_Bps * scale)
+    def apply(self, scale: float) -> None:
+        """Set the rates of the copies under way to `scale` times what this link allows."""
+        if self.out_Bps:
+            self.out.set_rate(self.out_Bps * scale)
+        if self.in_Bps:
+            self.into.set_rate(self.in_Bps * scale)
