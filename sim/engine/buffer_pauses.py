@@ -49,6 +49,17 @@ class BufferPrefetches(Prefetches):
         """Return the slots that would be free beside a buffer for the context; fewer than none if there is no hole."""
         return self.buffers.room_beside(limit + 1)
 
+    def _claim(self, stream: Stream, limit: int, node: Node | None, hit: int, now_s: float, trajectory: int) -> Sequence:
+        """Return a buffer of its own for a context on its way back."""
+        return self.buffers.open(stream, limit, node, hit, now_s, trajectory)
+
+    def _keep(self, pause: Pause, sequence: Sequence, tokens: int, now_s: float) -> list[Node]:
+        """The context is back: pin its buffer."""
+        self.buffers.commit(sequence, tokens)
+        pause.node = self.buffers.close(sequence, tokens, now_s)
+        self.pauses.pin(pause, now_s)
+        return [] if pause.node is None else [pause.node]
+
     def _held(self, sequence: Sequence, blocks: int) -> int:
         """Return the slots of the whole buffer."""
         assert isinstance(sequence, BufferSequence)

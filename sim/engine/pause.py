@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from sim.memory.kv_cache import PrivatePart
 from sim.memory.prefix_tree import Node
 from sim.memory.tiers import Entry
 from sim.policies.prediction import Wait
@@ -65,10 +64,10 @@ class Pause:
         self.forced = False
         self.ended = False
 
-    def watch(self, part: PrivatePart) -> None:
-        """From now on be told when blocks of this part of the cache are freed."""
-        self.nodes = [node for node, _ in part]
-        for node in self.nodes:
+    def watch(self, nodes: list[Node]) -> None:
+        """From now on be told when blocks of these nodes are freed."""
+        self.nodes = nodes
+        for node in nodes:
             node.pause = self
 
     def unwatch(self) -> None:

@@ -95,7 +95,7 @@ class Pauses:
         tokens = pause.blocks * self.kv.pool.block_tokens
         pause.private_tokens = tokens if tokens < context_tokens else context_tokens
         pause.private_blocks = pause.blocks
-        pause.watch(part)
+        pause.watch([owner for owner, _ in part])
         if not part:
             return pause
         policy = self.policy

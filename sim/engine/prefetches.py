@@ -92,7 +92,7 @@ class Prefetches:
             self.skipped += bool(blocks)
             return
         self.started += 1
-        sequence = kv.open(stream, limit, node, hit, now_s, pause.trajectory)
+        sequence = self._claim(stream, limit, node, hit, now_s, pause.trajectory)
         kv.grow(sequence, reach, now_s)
         blocks = self._held(sequence, blocks)
         pauses.replica.accounts.load(blocks, now_s)
@@ -100,6 +100,16 @@ class Prefetches:
         pause.fetch = pauses.transfers.bring(found, "prefetch", pause.trajectory, PREFETCH,
                                              lambda: self._fetched(pause))
         pauses.replica.blocks_taken()
+
+    def _claim(self, stream: Stream, limit: int, node: Node | None, hit: int, now_s: float, trajectory: int) -> Sequence:
+        """Return a sequence that holds the place of a context on its way back."""
+        return self.pauses.kv.open(stream, limit, node, hit, now_s, trajectory, running=False)
+
+    def _keep(self, pause: Pause, sequence: Sequence, tokens: int, now_s: float) -> list[Node]:
+        """The context is back: what held its place becomes the pause's pin. Return the nodes that have been filled."""
+        nodes = self.pauses.kv.keep(sequence, tokens, now_s)
+        pause.node, pause.upto, pause.locked = sequence.lock_node, sequence.lock_upto, True
+        return nodes
 
     def _match(self, pause: Pause) -> tuple[Node | None, int]:
         """Return what HBM still has of a context, and its tokens."""
@@ -123,15 +133,12 @@ class Prefetches:
         pauses.transfers.let_go(held)
         pause.fetch = None
         pauses.replica.accounts.load(-blocks, now_s)
-        pauses.kv.commit(sequence, reach)
-        pause.node = pauses.kv.close(sequence, reach, now_s)
-        part = pauses.kv.private_part(pause.node, pause.trajectory)
+        nodes = self._keep(pause, sequence, reach, now_s)
         if pause.ended and (pause.joined is None or pause.joined.cancelled):
+            pauses.let_go(pause, now_s)
             pauses.replica.blocks_freed()
             return
-        if pause.node is not None:
-            pauses.pin(pause, now_s)
-            pauses.kept[pause] = None
+        pauses.kept[pause] = None
         job, pause.joined = pause.joined, None
         if job is not None:
             job.joined_s = now_s - job.ready_s
@@ -139,5 +146,5 @@ class Prefetches:
                 pauses.replica.admission.refuse(job, now_s)
             return
         pause.regained(blocks, now_s)
-        pause.watch(part)
+        pause.watch(nodes)
         pauses.replica.blocks_freed()

@@ -67,14 +67,14 @@ class ContextPins(PrefixTree):
         node.pinned += 1
         if node.pinned == 1:
             node.held = node.end
-            self._keep(node.held, now_s)
+            self.keep(node.held, now_s)
 
     def unlock(self, node: Node | None, upto: int, running: bool, now_s: float) -> None:
         """Undo one `lock`: a context that no one keeps and no turn has taken over is freed."""
         assert isinstance(node, Context)
         node.pinned -= 1
         if node.pinned == 0:
-            self._keep(-node.held, now_s)
+            self.keep(-node.held, now_s)
             self._free(node, now_s)
 
 

@@ -30,13 +30,17 @@ class Sequence:
         Blocks of its own that it has handed to the tree.
     path, at
         Nodes its content belongs to, from the matched one down, and the index of the one its computed end lies in.
+    running
+        Whether a running turn locks it, or a pause whose context comes back.
     """
 
-    __slots__ = ("at", "base", "direct", "end", "given", "limit", "lock_node", "lock_upto", "owner", "path", "stream")
+    __slots__ = ("at", "base", "direct", "end", "given", "limit", "lock_node", "lock_upto", "owner", "path", "running",
+                 "stream")
 
-    def __init__(self, stream: Stream, limit: int, base: int, owner: int = -1) -> None:
+    def __init__(self, stream: Stream, limit: int, base: int, owner: int = -1, running: bool = True) -> None:
         self.stream = stream
         self.owner = owner
+        self.running = running
         self.limit = limit
         self.base = base
         self.end = 0
@@ -108,12 +112,13 @@ class KvCache:
         return self.pool.free + self.tree.dormant - woken - self.state_blocks
 
     def open(self, stream: Stream, limit: int, node: Node | None, matched_tokens: int, now_s: float,
-             owner: int = -1) -> Sequence:
+             owner: int = -1, running: bool = True) -> Sequence:
         """Start a sequence on a match: lock it, and claim the place of its content in the tree.
 
-        `owner` is the number of the trajectory, so that its own dead content can be told from others'.
+        `owner` is the number of the trajectory, so that its own dead content can be told from others'. One that is not
+        `running` is of a pause, to be ended by `keep`.
         """
-        sequence = Sequence(stream, limit, matched_tokens, owner)
+        sequence = Sequence(stream, limit, matched_tokens, owner, running)
         size = self.pool.block_tokens
         first = matched_tokens // size
         sequence.end = first
@@ -125,7 +130,7 @@ class KvCache:
             node = sequence.path[-1]
             first = -(-limit // size)
         sequence.lock_node, sequence.lock_upto = node, first
-        self.tree.lock(node, first, True, now_s)
+        self.tree.lock(node, first, running, now_s)
         if self.state_blocks:
             self._take(self.state_blocks, now_s)
         return sequence
@@ -168,14 +173,31 @@ class KvCache:
             self._hand_over(sequence, tokens)
             if tree.exact_tail:
                 self._keep_tail(sequence, tokens)
-        own = sequence.end - sequence.base // self.pool.block_tokens - sequence.given
-        self.pool.give(own + self.state_blocks)
-        tree.unlock(sequence.lock_node, sequence.lock_upto, True, now_s)
+        self._give_back(sequence)
+        tree.unlock(sequence.lock_node, sequence.lock_upto, sequence.running, now_s)
         last = sequence.path[-1] if sequence.path else None
         for node in reversed(sequence.path):
             if node.end == node.first:
                 tree.discard_if_empty(node, now_s)
         return last if last is not None and last.end > last.first else None
+
+    def keep(self, sequence: Sequence, tokens: int, now_s: float) -> list[Node]:
+        """End a sequence of a pause whose tokens (all of them) are there: its lock stays, a pin of the pause.
+
+        Return the nodes that it has filled, deepest first.
+        """
+        mark_seen(sequence.stream, tokens)
+        if not sequence.direct:
+            self._claim_late(sequence, now_s)
+        before = [(node, node.end, node.kept_blocks()) for node in reversed(sequence.path)]
+        self._hand_over(sequence, tokens)
+        filled = []
+        for node, end, kept in before:
+            if node.end > end:
+                filled.append(node)
+                self.tree.keep(node.kept_blocks() - kept, now_s)
+        self._give_back(sequence)
+        return filled
 
     def private_part(self, node: Node | None, owner: int = -1) -> PrivatePart:
         """Return the nodes, deepest first, and the block from which each is used by nobody else than this context.
@@ -213,6 +235,11 @@ class KvCache:
             freed += self.tree.cut_dead(node, floor, now_s) + self.tree.cut(node, floor, now_s)
         return freed
 
+    def _give_back(self, sequence: Sequence) -> None:
+        """Free what a sequence has kept to itself."""
+        own = sequence.end - sequence.base // self.pool.block_tokens - sequence.given
+        self.pool.give(own + self.state_blocks)
+
     def _take(self, count: int, now_s: float) -> None:
         if count > self.pool.free:
             self.tree.evict(count - self.pool.free, now_s)
@@ -222,8 +249,8 @@ class KvCache:
         """At its end, give a sequence that kept everything to itself its place in the tree."""
         self._claim(sequence, sequence.lock_node)
         upto = max(self.pool.blocks(sequence.limit), sequence.lock_upto)
-        self.tree.lock(sequence.path[-1], upto, True, now_s)
-        self.tree.unlock(sequence.lock_node, sequence.lock_upto, True, now_s)
+        self.tree.lock(sequence.path[-1], upto, sequence.running, now_s)
+        self.tree.unlock(sequence.lock_node, sequence.lock_upto, sequence.running, now_s)
         sequence.lock_node, sequence.lock_upto = sequence.path[-1], upto
 
     def _claim(self, sequence: Sequence, node: Node | None) -> None:

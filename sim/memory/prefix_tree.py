@@ -162,7 +162,7 @@ class PrefixTree:
                     woken = (upto if upto < end else end) - used
                     self._wake(node, woken, now_s)
                     if not running:
-                        self._keep(woken, now_s)
+                        self.keep(woken, now_s)
                 node.used_end = upto
             if not first:
                 return
@@ -173,9 +173,9 @@ class PrefixTree:
         """A running turn's lock at `upto` reaches over blocks that only kept pauses held."""
         end = node.end
         reach = node.used_end if node.used_end < upto else upto
-        self._keep((node.run_end if node.run_end < end else end) - (reach if reach < end else end), now_s)
+        self.keep((node.run_end if node.run_end < end else end) - (reach if reach < end else end), now_s)
 
-    def _keep(self, more: int, now_s: float) -> None:
+    def keep(self, more: int, now_s: float) -> None:
         """So many more blocks are in the hands of kept pauses alone."""
         self.kept += more
         self._kept_since += more * now_s
@@ -196,9 +196,9 @@ class PrefixTree:
                     node.run_end = max(locks) if locks else node.first
                 self._rest(node, now_s)
                 if node.used_end > node.run_end:
-                    self._keep(node.kept_blocks() - kept, now_s)
+                    self.keep(node.kept_blocks() - kept, now_s)
                 elif kept:
-                    self._keep(-kept, now_s)
+                    self.keep(-kept, now_s)
                 if node.end == node.first:
                     self.discard_if_empty(node, now_s)
             if locks:

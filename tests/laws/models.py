@@ -297,7 +297,8 @@ class BlockModel:
     def _rest(self, before: Counter[Stream]) -> None:
         after = self._reach()
         for stream, reached in before.items():
-            if after[stream] < reached and any(at is stream and block >= after[stream] for at, block in self.cached):
+            own = stream.attach // self.size  # a pin that ends before the stream's own blocks is no use of it
+            if max(after[stream], own) < reached and any(at is stream and block >= after[stream] for at, block in self.cached):
                 self.last_use[stream] = self.now_s
 
 

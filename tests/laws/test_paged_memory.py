@@ -33,7 +33,7 @@ def operations(program: tuple[int, int]) -> Iterator[tuple[str, int, int, int]]:
     seed, length = program
     rng = random.Random(seed)
     for _ in range(length):
-        yield rng.choice("ooogggggccccffffpebbkkue"), rng.randrange(64), rng.randrange(64), rng.randrange(64)
+        yield rng.choice("ooogggggccccffffpebbkkuer"), rng.randrange(64), rng.randrange(64), rng.randrange(64)
 
 
 class Pair:
@@ -57,7 +57,7 @@ class Pair:
         self.now_s += 1.0 + (a + b + c) % 3
         self.model.advance(self.now_s)
         {"o": self.open, "g": self.grow, "c": self.commit, "f": self.finish, "p": self.preempt, "e": self.evict,
-         "b": self.branch, "k": self.finish_and_keep, "u": self.unkeep}[what](a, b, c)
+         "b": self.branch, "k": self.finish_and_keep, "u": self.unkeep, "r": self.restore}[what](a, b, c)
 
     def branch(self, a: int, b: int, c: int) -> None:
         parent = a % len(self.streams)
@@ -124,6 +124,29 @@ class Pair:
         if node is not None:
             self.tree.lock(node, node.end, False, self.now_s)
             self.kept.append((node, node.end, self.model.keep(node.stream, node.end)))
+
+    def restore(self, a: int, b: int, c: int) -> None:
+        """Bring whole blocks of a paused context back, as a prefetch does: what held their place becomes a pin."""
+        stream = self.streams[a % len(self.streams)]
+        node, hit = self.kv.match(stream, self.lengths[a % len(self.streams)] + 1)
+        reach = (hit // self.size + 1 + b % 4) * self.size
+        if not self.kv.enabled or reach <= stream.attach or reach > self.lengths[a % len(self.streams)]:
+            return
+        if self.kv.available(stream, reach, node, hit) < reach // self.size - hit // self.size:
+            return
+        sequence = self.kv.open(stream, reach, node, hit, self.now_s, running=False)
+        table = self.model.open(stream, reach, hit)
+        self.kv.grow(sequence, reach, self.now_s)
+        self.model.grow(table, reach)
+        if c % 4 == 0:  # given up
+            self.kv.close(sequence, hit, self.now_s, finished=False)
+            self.model.close(table, hit, finished=False)
+            return
+        filled = self.kv.keep(sequence, reach, self.now_s)
+        assert all(node.end > node.first for node in filled)
+        self.model.commit(table, reach)
+        self.model.close(table, reach, finished=True)
+        self.kept.append((sequence.lock_node, sequence.lock_upto, self.model.keep(stream, reach // self.size)))
 
     def unkeep(self, a: int, b: int, c: int) -> None:
         """Let a kept pause go; now and then drop its private part then (its copy elsewhere has ended)."""
