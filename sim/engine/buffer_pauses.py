@@ -49,9 +49,9 @@ class BufferPrefetches(Prefetches):
         """Return the slots that would be free beside a buffer for the context; fewer than none if there is no hole."""
         return self.buffers.room_beside(limit + 1)
 
-    def _claim(self, stream: Stream, limit: int, node: Node | None, hit: int, now_s: float, trajectory: int) -> Sequence:
+    def _claim(self, pause: Pause, limit: int, node: Node | None, hit: int, now_s: float) -> Sequence:
         """Return a buffer of its own for a context on its way back."""
-        return self.buffers.open(stream, limit, node, hit, now_s, trajectory)
+        return self.buffers.open(pause.turn.stream, limit, node, hit, now_s, pause.trajectory)
 
     def _keep(self, pause: Pause, sequence: Sequence, tokens: int, now_s: float) -> list[Node]:
         """The context is back: pin its buffer."""

@@ -126,7 +126,10 @@ class Host:
     @property
     def empty(self) -> bool:
         """Whether no tier holds anything."""
-        return not any([tier.entries for _, tier in self.stores])
+        for _, tier in self.stores:
+            if tier.entries:
+                return False
+        return True
 
     def tier(self, name: str) -> Tier:
         """Return a tier by its name."""

@@ -80,30 +80,37 @@ class Prefetches:
             return
         kv = pauses.kv
         pool, now_s = kv.pool, pauses.env.now
-        pauses.replica.before_change(now_s, counted=True)  # the steps under way have first claim on free blocks
+        replica = pauses.replica
+        replica.before_change(now_s)
         stream, tokens = pause.turn.stream, pause.context_tokens
         node, hit = self._match(pause)
         found = pauses.host.cover(stream, tokens, hit, pause.trajectory)
         blocks = sum(found)
         reach = (hit // pool.block_tokens + blocks) * pool.block_tokens
         limit = min(reach, tokens)
-        room = self._room(stream, limit, node, hit, blocks) if blocks else 0
-        if not blocks or room < config.only_above_free * pool.total:
-            self.skipped += bool(blocks)
+        if not blocks:
+            return
+        least = config.only_above_free * pool.total
+        room = self._room(stream, limit, node, hit, blocks)
+        if not replica.plenty(blocks) or room < least + replica.most_blocks:
+            replica.take_begun(now_s)  # the steps under way have first claim on free blocks
+            room = self._room(stream, limit, node, hit, blocks)
+        if room < least:
+            self.skipped += 1
             return
         self.started += 1
-        sequence = self._claim(stream, limit, node, hit, now_s, pause.trajectory)
+        sequence = self._claim(pause, limit, node, hit, now_s)
         kv.grow(sequence, reach, now_s)
         blocks = self._held(sequence, blocks)
-        pauses.replica.accounts.load(blocks, now_s)
+        replica.accounts.load(blocks, now_s)
         self._open[pause] = (sequence, reach, blocks, pauses.transfers.hold(stream, pause.trajectory))
         pause.fetch = pauses.transfers.bring(found, "prefetch", pause.trajectory, PREFETCH,
                                              lambda: self._fetched(pause))
-        pauses.replica.blocks_taken()
+        replica.blocks_taken()
 
-    def _claim(self, stream: Stream, limit: int, node: Node | None, hit: int, now_s: float, trajectory: int) -> Sequence:
+    def _claim(self, pause: Pause, limit: int, node: Node | None, hit: int, now_s: float) -> Sequence:
         """Return a sequence that holds the place of a context on its way back."""
-        return self.pauses.kv.open(stream, limit, node, hit, now_s, trajectory, running=False)
+        return self.pauses.kv.open(pause.turn.stream, limit, node, hit, now_s, pause.trajectory, running=False)
 
     def _keep(self, pause: Pause, sequence: Sequence, tokens: int, now_s: float) -> list[Node]:
         """The context is back: what held its place becomes the pause's pin. Return the nodes that have been filled."""

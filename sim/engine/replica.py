@@ -90,8 +90,10 @@ class Replica:
         self._lines: tuple[Line, ...] = ()
         #: What is under way: nothing (0), a planning event (-1), or so many steps.
         self._steps = 0
-        #: Blocks already taken for the steps under way, and no fewer than they take in all.
-        self._taken = self._most = 0
+        #: Blocks already taken for the steps under way.
+        self._taken = 0
+        #: No fewer than the blocks that the stretch under way takes in all.
+        self.most_blocks = 0
         #: Copies of partly filled blocks billed so far; seconds of them in the step under way.
         self._copies = 0
         self._copy_s = 0.0
@@ -169,24 +171,31 @@ class Replica:
 
     def blocks_taken(self) -> None:
         """Blocks were taken outside the step loop: end the stretch under way early if it had counted on them."""
-        if self._steps > 1 and not self._plenty() and (
+        if self._steps > 1 and not self.plenty() and (
                 self._watches_evictions or self.batch.blocks_for(self._steps) - self._taken > self.decode_room()):
             self.kick()
 
-    def before_change(self, now_s: float, *, counted: bool = False) -> None:
+    def before_change(self, now_s: float) -> None:
         """Blocks are about to change hands outside the step loop: first take those of the steps that have begun.
 
-        Where there is plenty that changes nothing and waits for the end of the stretch, unless free blocks are about to
-        be `counted`.
+        Where there is plenty that changes nothing and waits for the end of the stretch.
         """
         self.accounts.advance(now_s)
-        if self._steps > 0 and not self._chunks and self.batch.size and (counted or not self._plenty()):
+        if not self.plenty():
+            self.take_begun(now_s)
+
+    def take_begun(self, now_s: float) -> None:
+        """Take the blocks of the decode steps that have begun, evicting what is needed."""
+        if self._steps > 0 and not self._chunks and self.batch.size:
             begun = steps_until(self._lines, self.batch.context, self.batch.size, self._steps, now_s - self._start_s)
             self.take_decode_blocks(begun, now_s)
 
-    def _plenty(self) -> bool:
-        """Return whether the stretch under way can neither run out of blocks nor start an eviction."""
-        return not self._promises and self._most <= self.kv.pool.free + self._taken - self.low_blocks
+    def plenty(self, blocks: int = 0) -> bool:
+        """Return whether the stretch under way can neither run out of blocks nor start an eviction.
+
+        Also if `blocks` blocks are taken beside it.
+        """
+        return not self._promises and self.most_blocks + blocks <= self.kv.pool.free + self._taken - self.low_blocks
 
     def take_decode_blocks(self, steps: int, now_s: float) -> None:
         """Take the blocks of the next `steps` steps that are not taken yet, evicting what is needed."""
@@ -324,8 +333,8 @@ class Replica:
             lines = tuple(Line(base_s * slower, slope_s * slower) for base_s, slope_s in lines)
         self._lines = lines
         steps = batch.next_step - batch.step if self.stretches and not self.admission.resting else 1
-        self._most = size * (steps // batch.block_tokens + 1)
-        if steps > 1 and not self._plenty():
+        self.most_blocks = size * (steps // batch.block_tokens + 1)
+        if steps > 1 and not self.plenty():
             steps = self._steps_in_room(steps)
         self._steps = steps
         delay_s = stretch_s(lines, context, size, steps)

@@ -298,7 +298,7 @@ def cover(tiers: Sequence[Tier], stream: Stream, tokens: int, have_tokens: int, 
     found = [0] * len(tiers)
     stores = [(index, tier.entries) for index, tier in enumerate(tiers) if tier.entries]
     covered = have_tokens // block_tokens
-    if not stores or tokens // block_tokens <= covered:
+    if not stores or tokens // block_tokens <= covered or not _next_block(stores, stream, have_tokens, covered, owner):
         return found
     pieces: list[tuple[Stream, int]] = []
     at: Stream | None = stream
@@ -321,6 +321,19 @@ def cover(tiers: Sequence[Tier], stream: Stream, tokens: int, have_tokens: int, 
                 pieces.clear()
                 break
     return _worth_it(tiers, found) if any(found) else found
+
+
+def _next_block(stores: list[tuple[int, OrderedDict[Place, Entry]]], stream: Stream, have_tokens: int, block: int,
+                owner: int) -> bool:
+    """Return whether any tier holds the block behind the first `have_tokens` tokens of `stream`."""
+    at = stream
+    while at.attach > have_tokens and at.parent is not None:
+        at = at.parent
+    for _, entries in stores:
+        entry = entries.get(at if owner < 0 else (owner, at))
+        if entry is not None and entry.first <= block < entry.ready:
+            return True
+    return False
 
 
 def found_tokens(found: Sequence[int], have_tokens: int, block_tokens: int) -> tuple[int, ...]:

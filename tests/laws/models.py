@@ -297,8 +297,9 @@ class BlockModel:
     def _rest(self, before: Counter[Stream]) -> None:
         after = self._reach()
         for stream, reached in before.items():
-            own = stream.attach // self.size  # a pin that ends before the stream's own blocks is no use of it
-            if max(after[stream], own) < reached and any(at is stream and block >= after[stream] for at, block in self.cached):
+            if reached <= stream.attach // self.size:
+                continue  # a pin that ends before the stream's own blocks is no use of it
+            if after[stream] < reached and any(at is stream and block >= after[stream] for at, block in self.cached):
                 self.last_use[stream] = self.now_s
 
 
