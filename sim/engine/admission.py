@@ -73,8 +73,7 @@ class Admission:
         job.state = Job.ENDED
         self.rejections += 1
         if job.pause is not None:
-            self.replica.pauses.let_go(job.pause, now_s)
-            self.replica.blocks_freed()
+            self.replica.pauses.abandon(job.pause, now_s)
         job.session.turn_dropped(job, now_s, "rejected")
 
     def pick_chunks(self, now_s: float) -> list[tuple[Job, int]]:

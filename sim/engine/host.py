@@ -126,10 +126,7 @@ class Host:
     @property
     def empty(self) -> bool:
         """Whether no tier holds anything."""
-        for _, tier in self.stores:
-            if tier.entries:
-                return False
-        return True
+        return not max([len(tier.entries) for _, tier in self.stores], default=0)
 
     def tier(self, name: str) -> Tier:
         """Return a tier by its name."""

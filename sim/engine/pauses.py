@@ -32,8 +32,6 @@ from workloads.trajectory import Turn
 if TYPE_CHECKING:
     from sim.engine.replica import Replica
 
-#: Seconds out and back that nobody asks for.
-_UNKNOWN = (math.nan, math.nan)
 #: What a pause holds below HBM if it has not left it.
 _NOTHING = (0.0,) * len(TIERS)
 
@@ -63,6 +61,8 @@ class Pauses:
         self.policy = policy
         self.predictor = predictor
         self.block_bytes = transfers.block_bytes
+        self._pool_bytes = float(kv.pool.total * self.block_bytes)
+        self._token_bytes = self.block_bytes / kv.pool.block_tokens
         self.sink = sink
         self.writes = writes or Writes()
         self.write_through = self.writes.when == "on_compute"
@@ -148,12 +148,20 @@ class Pauses:
             *([below if pause.tier == name else 0.0 for name in TIERS] if below else _NOTHING), pause.forced))
 
     def let_go(self, pause: Pause, now_s: float) -> None:
-        """Undo what the pause pins, unless a copy of it is under way: then when that ends."""
+        """Undo what the pause pins, unless a copy of it is under way: then when that ends.
+
+        Outside the step loop, time up to now is to be booked before (`abandon` does, and a copy's end).
+        """
         if pause.locked and pause.transfer is None:
-            self.replica.accounts.advance(now_s)
             pause.locked = False
             self.kept.pop(pause, None)
             self.kv.tree.unlock(pause.node, pause.upto, False, now_s)
+
+    def abandon(self, pause: Pause, now_s: float) -> None:
+        """The next turn goes elsewhere, or there is none: let go what the pause pins."""
+        self.replica.accounts.advance(now_s)
+        self.let_go(pause, now_s)
+        self.replica.blocks_freed()
 
     def pin(self, pause: Pause, now_s: float) -> None:
         """Pin the pause's context in HBM."""
@@ -201,29 +209,28 @@ class Pauses:
         return pause.blocks
 
     def _view(self, pause: Pause, wait: Wait) -> PauseView:
-        moved = float(self._moved(pause) * self.block_bytes)
-        kv, replica = self.kv, self.replica
-        pool, private = kv.pool, pause.private_tokens
-        costs = self.policy.sees == "costs"
+        """Return what the policy sees of a pause."""
+        block_bytes = self.block_bytes
+        moved = float(self._moved(pause) * block_bytes)
+        private, context = pause.private_tokens, pause.context_tokens
+        if self.policy.sees == "room":
+            rooms = {TIERS[index]: TierView(float(tier.room_blocks() * block_bytes), math.nan, math.nan)
+                     for index, tier in self.host.stores}
+            return PauseView(pause.tool, wait, private, float(pause.blocks * block_bytes), moved, context,
+                             context * self._token_bytes, math.nan, math.nan, self._pool_bytes, math.nan, 0, math.nan,
+                             rooms)
         tiers: dict[str, TierView] = {}
         for index, tier in self.host.stores:
-            name = TIERS[index]
-            out_s, back_s = self.transfers.time_s(name, moved, OFFLOAD) if costs else _UNKNOWN
-            tiers[name] = TierView(float(tier.room_blocks() * self.block_bytes), out_s, back_s)
-        token_bytes = self.block_bytes / pool.block_tokens
+            out_s, back_s = self.transfers.time_s(TIERS[index], moved, OFFLOAD)
+            tiers[TIERS[index]] = TierView(float(tier.room_blocks() * block_bytes), out_s, back_s)
+        kv, admission = self.kv, self.replica.admission
         return PauseView(
-            tool=pause.tool, wait=wait, private_tokens=private,
-            private_bytes=float(pause.blocks * self.block_bytes), moved_bytes=moved,
-            context_tokens=pause.context_tokens, context_bytes=pause.context_tokens * token_bytes,
-            batch_bytes=replica.batch.context * token_bytes,
-            recompute_s=self._recompute_s(private, pause.context_tokens) if costs else math.nan,
-            pool_bytes=float(pool.total * self.block_bytes),
-            free_fraction=(pool.free + kv.tree.dormant) / pool.total, waiting=replica.admission.queue.count,
-            blocked_share=replica.admission.pressure.share(self.env.now), tiers=tiers)
-
-    def _recompute_s(self, private: int, context: int) -> float:
-        """Return the seconds to compute the last `private` tokens of a context again on an idle replica."""
-        return self.cost.step(0, 0, ((private, context - private),)) if private else 0.0
+            tool=pause.tool, wait=wait, private_tokens=private, private_bytes=float(pause.blocks * block_bytes),
+            moved_bytes=moved, context_tokens=context, context_bytes=context * self._token_bytes,
+            batch_bytes=self.replica.batch.context * self._token_bytes,
+            recompute_s=self.cost.step(0, 0, ((private, context - private),)) if private else 0.0,
+            pool_bytes=self._pool_bytes, free_fraction=(kv.pool.free + kv.tree.dormant) / kv.pool.total,
+            waiting=admission.queue.count, blocked_share=admission.pressure.share(self.env.now), tiers=tiers)
 
     def _send(self, pause: Pause, pieces: list[Piece], name: str, now_s: float) -> bool:
         """Copy pieces of a context to a tier; False if there are none or it has no room for them."""

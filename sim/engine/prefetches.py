@@ -103,7 +103,8 @@ class Prefetches:
         kv.grow(sequence, reach, now_s)
         blocks = self._held(sequence, blocks)
         replica.accounts.load(blocks, now_s)
-        self._open[pause] = (sequence, reach, blocks, pauses.transfers.hold(stream, pause.trajectory))
+        held = pauses.transfers.hold(stream, reach, hit, pause.trajectory)
+        self._open[pause] = (sequence, reach, blocks, held)
         pause.fetch = pauses.transfers.bring(found, "prefetch", pause.trajectory, PREFETCH,
                                              lambda: self._fetched(pause))
         replica.blocks_taken()

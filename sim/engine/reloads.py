@@ -42,9 +42,10 @@ class Reloads:
         self.count += 1
         replica.accounts.load(blocks, replica.env.now)
         transfers = replica.pauses.transfers
-        self._held[job] = (tokens, blocks, transfers.hold(job.turn.stream, job.session.trajectory.number))
-        job.transfer = transfers.bring(found, "reload", job.session.trajectory.number,
-                                       PIPELINED if self.pipelined else RELOAD, lambda: self._copied(job))
+        trajectory = job.session.trajectory.number
+        self._held[job] = (tokens, blocks, transfers.hold(job.turn.stream, tokens, job.position, trajectory))
+        job.transfer = transfers.bring(found, "reload", trajectory, PIPELINED if self.pipelined else RELOAD,
+                                       lambda: self._copied(job))
         if self.pipelined:
             job.position = tokens
             replica.admission.begin_prefill(job)

@@ -129,8 +129,7 @@ class Session:
                 if self.cluster.replicas[index].pauses.prefetches.join(pause, job):
                     return
             else:
-                self.cluster.replicas[home].pauses.let_go(pause, now_s)
-                self.cluster.replicas[home].blocks_freed()
+                self.cluster.replicas[home].pauses.abandon(pause, now_s)
         if not self.cluster.replicas[index].submit(job):
             self.cluster.replicas[index].admission.refuse(job, now_s)
 
@@ -161,11 +160,10 @@ class Session:
         held = self.pauses.pop(turn, None)
         if held is not None:
             pause, home = held
-            replica = self.cluster.replicas[home]
+            pauses = self.cluster.replicas[home].pauses
             now_s = self.cluster.env.now
-            replica.pauses.end(pause, now_s)
-            replica.pauses.let_go(pause, now_s)
-            replica.blocks_freed()
+            pauses.end(pause, now_s)
+            pauses.abandon(pause, now_s)
 
     def _leave_system(self, job: Job, now_s: float) -> None:
         del self.jobs[job.turn]

@@ -77,17 +77,26 @@ class Transfers:
         return (*(tier.used * self.block_bytes for tier in host.tiers), link.out.busy_s, link.into.busy_s, *mine,
                 *ledgers)
 
-    def hold(self, stream: Stream | None, trajectory: int) -> list[tuple[int, Entry]]:
-        """Pin the entries a trajectory finds of a stream and its ancestors while it reads them; undo with `let_go`."""
+    def hold(self, stream: Stream, tokens: int, have_tokens: int, trajectory: int) -> list[tuple[int, Entry]]:
+        """Pin the entries that a trajectory reads the first `tokens` tokens of a stream from; undo with `let_go`.
+
+        Those of the first `have_tokens`, which HBM holds, are not read, but have been used.
+        """
         held: list[tuple[int, Entry]] = []
         now_s, host = self.env.now, self.host
-        while stream is not None:
-            place = host.place(stream, trajectory)
+        at: Stream | None = stream
+        while at is not None:
+            place = (trajectory, at) if host.config.private else at
             for index, tier in host.stores:
+                if tokens <= have_tokens:
+                    tier.touch(place, now_s)
+                    continue
                 entry = tier.hold(place, now_s)
                 if entry is not None:
                     held.append((index, entry))
-            stream = stream.parent
+            if at.attach < tokens:
+                tokens = at.attach
+            at = at.parent
         return held
 
     def let_go(self, held: list[tuple[int, Entry]]) -> None:

@@ -143,11 +143,11 @@ class BufferCache(KvCache):
     # ---------------------------------------------------------------- what is done to it
 
     def open(self, stream: Stream, limit: int, node: Node | None, matched_tokens: int, now_s: float, owner: int = -1,
-             *, tokens: int = 0, in_place: bool = False) -> BufferSequence:
+             running: bool = True, *, tokens: int = 0, in_place: bool = False) -> BufferSequence:
         """Give a turn a buffer for `tokens` tokens (of its `limit` tokens and one more if left out).
 
         It begins with `matched_tokens` tokens of the context `node`: where they lie (`in_place`, in a larger buffer if
-        need be), or as a copy of them.
+        need be), or as a copy of them. `running` or not, its buffer is in use.
         """
         wanted = (tokens or limit + 1) + self.state_slots
         kept = matched_tokens + self.state_slots

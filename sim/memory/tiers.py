@@ -155,6 +155,14 @@ class Tier:
             self._set_since(entry, blocks * now_s)
         return entry
 
+    def touch(self, place: Place, now_s: float) -> None:
+        """Note a use of the entry at a place, if there is one, for which it is not read."""
+        entry = self.entries.get(place)
+        if entry is not None:
+            self.entries.move_to_end(place)
+            entry.uses += 1
+            entry.last_use_s = now_s
+
     def pin(self, entry: Entry) -> None:
         """Keep an entry while it is copied on to another tier, which is no use of it. Undo with `release`."""
         self._pin(entry)
@@ -298,7 +306,7 @@ def cover(tiers: Sequence[Tier], stream: Stream, tokens: int, have_tokens: int, 
     found = [0] * len(tiers)
     stores = [(index, tier.entries) for index, tier in enumerate(tiers) if tier.entries]
     covered = have_tokens // block_tokens
-    if not stores or tokens // block_tokens <= covered or not _next_block(stores, stream, have_tokens, covered, owner):
+    if not stores or tokens // block_tokens <= covered or not _any_has(stores, stream, covered, block_tokens, owner):
         return found
     pieces: list[tuple[Stream, int]] = []
     at: Stream | None = stream
@@ -323,11 +331,11 @@ def cover(tiers: Sequence[Tier], stream: Stream, tokens: int, have_tokens: int, 
     return _worth_it(tiers, found) if any(found) else found
 
 
-def _next_block(stores: list[tuple[int, OrderedDict[Place, Entry]]], stream: Stream, have_tokens: int, block: int,
-                owner: int) -> bool:
-    """Return whether any tier holds the block behind the first `have_tokens` tokens of `stream`."""
-    at = stream
-    while at.attach > have_tokens and at.parent is not None:
+def _any_has(stores: list[tuple[int, OrderedDict[Place, Entry]]], stream: Stream, block: int, block_tokens: int,
+             owner: int) -> bool:
+    """Return whether any tier holds block number `block` of `stream`."""
+    at, behind = stream, (block + 1) * block_tokens
+    while at.attach >= behind and at.parent is not None:
         at = at.parent
     for _, entries in stores:
         entry = entries.get(at if owner < 0 else (owner, at))
