@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from itertools import pairwise
+from itertools import chain, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +33,8 @@ class Histograms:
         """Add rows, cut into the last of so many `windows` by the counts of rows at which these ended."""
         sizes = np.diff(marks, prepend=0)
         window = np.repeat(np.arange(windows - len(sizes), windows), sizes)
-        row, bucket, values = _spread(np.array(rows, dtype=np.float64).T)
+        columns = np.fromiter(chain.from_iterable(rows), np.float64, 5 * len(rows)).reshape(-1, 5).T
+        row, bucket, values = _spread(columns)
         self._group(np.concatenate((self._window, window[row])), np.concatenate((self._bucket, bucket)),
                     np.concatenate((self._values, values), axis=1))
 
@@ -61,8 +62,9 @@ class Histograms:
         if window.size:
             low = int(bucket.min())
             width = int(bucket.max()) - low + 1
-            key, where = np.unique(window * width + (bucket - low), return_inverse=True)
-            values = np.stack([np.bincount(where, weights) for weights in values])
+            where = window * width + (bucket - low)
+            key = np.flatnonzero(np.bincount(where))
+            values = np.stack([np.bincount(where, weights)[key] for weights in values])
             window, bucket = key // width, key % width + low
         self._window, self._bucket, self._values = window, bucket, values
 

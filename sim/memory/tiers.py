@@ -328,7 +328,11 @@ def cover(tiers: Sequence[Tier], stream: Stream, tokens: int, have_tokens: int, 
             if covered == before:
                 pieces.clear()
                 break
-    return _worth_it(tiers, found) if any(found) else found
+    total = sum(found)
+    for tier, blocks in zip(tiers, found, strict=True):
+        if blocks and total < tier.least_blocks:
+            return [0] * len(tiers)
+    return found
 
 
 def _any_has(stores: list[tuple[int, OrderedDict[Place, Entry]]], stream: Stream, block: int, block_tokens: int,
@@ -352,8 +356,3 @@ def found_tokens(found: Sequence[int], have_tokens: int, block_tokens: int) -> t
     tokens = [blocks * block_tokens for blocks in found]
     tokens[next(index for index, blocks in enumerate(found) if blocks)] -= have_tokens % block_tokens
     return tuple(tokens)
-
-
-def _worth_it(tiers: Sequence[Tier], found: list[int]) -> list[int]:
-    least = max([tier.least_blocks for tier, blocks in zip(tiers, found, strict=True) if blocks])
-    return found if sum(found) >= least else [0] * len(found)

@@ -127,9 +127,8 @@ class RooflineCost:
 
     def bound(self, decoding: int, context_tokens: int, chunks: Chunks = ()) -> Bound:
         """Return the term that took most of such a step."""
-        replica = self.replica
         tokens = decoding + sum(new for new, _ in chunks)
-        weights = replica.pp * replica.weight_read_bytes(tokens) / self._Bps
+        weights = self._weight_read_s(tokens)
         flop, read = self._totals(decoding, context_tokens, chunks)
         compute, total_read = flop / self._flops, read / self._Bps
         terms: dict[Bound, float] = {
@@ -179,7 +178,7 @@ class RooflineCost:
         tokens = decoding + sum(new for new, _ in chunks)
         flop = 2.0 * replica.active_params * tokens + self._attn_flop * context
         flop += self._window_flop * decoding * replica.window
-        read = replica.pp * replica.weight_read_bytes(tokens) + self._kv_bytes * context
+        read = self._weight_read_s(tokens) * self._Bps + self._kv_bytes * context
         read += decoding * replica.state_bytes
         for new, past in chunks:
             flop += self._chunk_flop(new, past)
@@ -195,10 +194,14 @@ class RooflineCost:
 
     def _linear_s(self, tokens: int) -> float:
         flop_s = self._flop_per_token * tokens / self._flops
-        read_s = self._weights_s
-        if read_s is None:
-            read_s = self.replica.pp * self.replica.weight_read_bytes(tokens) / self._Bps
+        read_s = self._weight_read_s(tokens) if self._weights_s is None else self._weights_s
         return flop_s if flop_s > read_s else read_s
+
+    def _weight_read_s(self, tokens: int) -> float:
+        """Return the seconds in which a step of so many tokens reads the weights."""
+        if self._weights_s is not None:
+            return self._weights_s
+        return self.replica.pp * self.replica.weight_read_bytes(tokens) / self._Bps
 
     def _decode_attention_s(self, decoding: int, context: int) -> float:
         return self._decode_slope_s * context + decoding * self.replica.state_bytes / self._Bps

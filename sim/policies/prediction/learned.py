@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 from statistics import NormalDist
 from typing import Literal
 
@@ -13,6 +14,7 @@ from sim.policies.prediction.base import Declared, Wait
 from sim.units import Seconds
 
 _NORMAL = NormalDist()
+_deviations = cache(_NORMAL.inv_cdf)
 #: Shortest wait that is told apart from none, in seconds.
 _FLOOR_S = 1e-3
 
@@ -63,7 +65,7 @@ class LearnedWait:
     def quantile(self, share: float) -> float:
         """Return the wait that so large a share of waits does not exceed."""
         centre, spread = self._shape()
-        return math.exp(centre + spread * _NORMAL.inv_cdf(min(max(share, 1e-6), 1.0 - 1e-6)))
+        return math.exp(centre + spread * _deviations(min(max(share, 1e-6), 1.0 - 1e-6)))
 
     def cdf(self, seconds: float) -> float:
         """Return the share of waits that do not exceed `seconds`."""

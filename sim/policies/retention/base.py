@@ -122,8 +122,8 @@ class RetentionConfig(PolicyConfig):
     """Bring offloaded contexts back ahead of time; none unless given."""
     reload: Literal["blocking", "pipelined"] = "blocking"
     """A turn waits for its reload before it computes, or computes its new tokens while the copy runs."""
-    #: What the decision depends on: nothing; the context, its wait and the room in the tiers; also the load, and what it
-    #: takes to move the context or to compute it. The engine spares itself the rest, which is NaN or 0 in the view.
+    #: What the decision depends on: nothing; the context, its wait and the room in the tiers; also the load, and what
+    #: it takes to move the context or to compute it. The engine spares itself the rest, which is NaN or 0 in the view.
     sees: ClassVar[Sees] = "costs"
 
     def targets(self) -> tuple[TierName, ...]:
