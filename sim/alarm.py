@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from heapq import heappush
 from typing import Any, ClassVar
 
 import simpy
@@ -23,5 +22,5 @@ class Alarm:
     def __init__(self, env: simpy.Environment, delay_s: float, ring: Callable[[Any], None], value: Any = None) -> None:
         self.callbacks: Any = (ring,)
         self.value = value
-        queue: Any = env  # as in `simpy.Environment.schedule`, without a call
-        heappush(queue._queue, (queue._now + delay_s, 1, next(queue._eid), self))
+        schedule: Any = env.schedule
+        schedule(self, 1, delay_s)

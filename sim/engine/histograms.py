@@ -62,9 +62,8 @@ class Histograms:
         if window.size:
             low = int(bucket.min())
             width = int(bucket.max()) - low + 1
-            where = window * width + (bucket - low)
-            key = np.flatnonzero(np.bincount(where))
-            values = np.stack([np.bincount(where, weights)[key] for weights in values])
+            key, where = np.unique(window * width + (bucket - low), return_inverse=True)
+            values = np.stack([np.bincount(where, weights) for weights in values])
             window, bucket = key // width, key % width + low
         self._window, self._bucket, self._values = window, bucket, values
 

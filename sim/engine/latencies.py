@@ -76,9 +76,12 @@ class Latencies:
 
     def halve(self) -> None:
         """Join neighbouring windows, so that a long run keeps a bounded number of them."""
-        self._fold()
+        if len(self._marks) == len(self.ends):  # none has been folded yet
+            self._marks = self._marks[1::2] + self._marks[len(self._marks) & ~1:]
+        else:
+            self._fold()
+            self._histograms.halve()
         self.ends = self.ends[1::2] + self.ends[len(self.ends) & ~1:]
-        self._histograms.halve()
 
     def token_gaps(self) -> list[tuple[float, Buckets]]:
         """Return the windows of gaps between tokens: (end, {bucket: (weight, seconds)})."""
