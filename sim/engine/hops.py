@@ -105,10 +105,12 @@ class _Copy:
 
     def _ended(self, move: Move) -> None:
         """One of the moves has ended."""
-        self.legs = [leg for leg in self.legs if leg[1] is not move]
         self._started(move)
-        if not self.legs:
-            self._moved(move.priority)
+        if len(self.legs) > 1:
+            self.legs = [leg for leg in self.legs if leg[1] is not move]
+            return
+        self.legs.clear()
+        self._moved(move.priority)
 
     def _started(self, move: Move) -> None:
         if 0.0 <= move.start_s < self._start_s:

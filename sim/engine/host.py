@@ -111,6 +111,8 @@ class Host:
                            zip(TIERS, self.configs, strict=True))
         #: The tiers that can hold anything, with their positions.
         self.stores = [(index, tier) for index, tier in enumerate(self.tiers) if tier.capacity_blocks]
+        #: Which tiers send on what they have too much of, and where to.
+        self._ways_down = [(index, TIERS.index(one.evict_to)) for index, one in enumerate(self.configs) if one.evict_to]
         self.links = tuple(self._link(one) for one in self.configs)
         #: Blocks on their way from each tier to another.
         self.demoting = [0] * len(TIERS)
@@ -155,9 +157,8 @@ class Host:
 
     def overflow(self, now_s: float) -> None:
         """Move contexts on from every tier that is fuller than its high watermark and has somewhere to send them."""
-        for index, config in enumerate(self.configs):
-            if config.evict_to:
-                self._demote(index, TIERS.index(config.evict_to), now_s)
+        for index, below in self._ways_down:
+            self._demote(index, below, now_s)
 
     def hops(self, index: int, link: Link, *, out: bool) -> list[Direction]:
         """Return the ways a copy between HBM, over a replica's `link`, and a tier crosses, slowest first."""

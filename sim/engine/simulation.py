@@ -87,7 +87,7 @@ def simulate(scenario: Scenario, workload: Workload, sink: Sink, replication: in
 def _rare_collection() -> Iterator[None]:
     """Let the garbage collector look rarely: a run makes hardly any cycles, and looking costs a quarter of its time."""
     before = gc.get_threshold()
-    gc.set_threshold(100_000, 50, 1000)
+    gc.set_threshold(1_000_000, 50, 1000)
     try:
         yield
     finally:

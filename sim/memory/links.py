@@ -193,14 +193,15 @@ class Direction:
 class Bus:
     """Host memory that several links share: the sum of all copies under way is capped at its bandwidth."""
 
-    __slots__ = ("_scale", "bandwidth_Bps", "links")
+    __slots__ = ("bandwidth_Bps", "links", "scale")
 
     def __init__(self, bandwidth_Bps: float) -> None:
         if bandwidth_Bps <= 0:
             raise ValueError(f"a bus needs a positive bandwidth (got {bandwidth_Bps} B/s)")
         self.bandwidth_Bps = bandwidth_Bps
         self.links: list[Link] = []
-        self._scale = 1.0
+        #: What is left to each copy of the rate that its link allows.
+        self.scale = 1.0
 
     def share(self, changed: Link) -> None:
         """Set the rates of all copies under way: what each link allows, scaled down alike if that is too much."""
@@ -208,10 +209,10 @@ class Bus:
         for link in self.links:
             total += link.out_Bps + link.in_Bps
         scale = self.bandwidth_Bps / total if total > self.bandwidth_Bps else 1.0
-        if scale == self._scale:
+        if scale == self.scale:
             changed.apply(scale)
             return
-        self._scale = scale
+        self.scale = scale
         for link in self.links:
             link.apply(scale)
 
@@ -268,7 +269,7 @@ class Link:
 
     def rates_changed(self) -> None:
         """A direction started or stopped: share out the bandwidth anew."""
-        out, into = self.out, self.into
+        out, into, bus = self.out, self.into, self.bus
         out_Bps = 0.0 if out.current is None else out.bandwidth_Bps
         in_Bps = 0.0 if into.current is None else into.bandwidth_Bps
         if self.both_Bps is not None and out_Bps and in_Bps and out_Bps + in_Bps > self.both_Bps:
@@ -276,10 +277,10 @@ class Link:
             out_Bps *= scale
             in_Bps *= scale
         self.out_Bps, self.in_Bps = out_Bps, in_Bps
-        if self.bus is None:
+        if bus is None:
             self.apply(1.0)
-        else:
-            self.bus.share(self)
+        elif out_Bps or in_Bps or bus.scale != 1.0:
+            bus.share(self)
         if self.watch is not None and self.busy != self._was_busy:
             self._was_busy = not self._was_busy
             self.watch()

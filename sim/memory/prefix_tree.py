@@ -162,7 +162,8 @@ class PrefixTree:
                     woken = (upto if upto < end else end) - used
                     self._wake(node, woken, now_s)
                     if not running:
-                        self.keep(woken, now_s)
+                        self.kept += woken
+                        self._kept_since += woken * now_s
                 node.used_end = upto
             if not first:
                 return
@@ -198,7 +199,8 @@ class PrefixTree:
                 if node.used_end > node.run_end:
                     self.keep(node.kept_blocks() - kept, now_s)
                 elif kept:
-                    self.keep(-kept, now_s)
+                    self.kept -= kept
+                    self._kept_since -= kept * now_s
                 if node.end == node.first:
                     self.discard_if_empty(node, now_s)
             if locks:

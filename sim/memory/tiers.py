@@ -304,10 +304,10 @@ def cover(tiers: Sequence[Tier], stream: Stream, tokens: int, have_tokens: int, 
     all than a tier that gives some asks for are none. With an `owner`, only what this trajectory has stored counts.
     """
     found = [0] * len(tiers)
-    stores = [(index, tier.entries) for index, tier in enumerate(tiers) if tier.entries]
     covered = have_tokens // block_tokens
-    if not stores or tokens // block_tokens <= covered or not _any_has(stores, stream, covered, block_tokens, owner):
+    if tokens // block_tokens <= covered or not _any_has(tiers, stream, covered, block_tokens, owner):
         return found
+    stores = [(index, tier.entries) for index, tier in enumerate(tiers) if tier.entries]
     pieces: list[tuple[Stream, int]] = []
     at: Stream | None = stream
     while at is not None and tokens > have_tokens:
@@ -335,14 +335,13 @@ def cover(tiers: Sequence[Tier], stream: Stream, tokens: int, have_tokens: int, 
     return found
 
 
-def _any_has(stores: list[tuple[int, OrderedDict[Place, Entry]]], stream: Stream, block: int, block_tokens: int,
-             owner: int) -> bool:
+def _any_has(tiers: Sequence[Tier], stream: Stream, block: int, block_tokens: int, owner: int) -> bool:
     """Return whether any tier holds block number `block` of `stream`."""
     at, behind = stream, (block + 1) * block_tokens
     while at.attach >= behind and at.parent is not None:
         at = at.parent
-    for _, entries in stores:
-        entry = entries.get(at if owner < 0 else (owner, at))
+    for tier in tiers:
+        entry = tier.entries.get(at if owner < 0 else (owner, at))
         if entry is not None and entry.first <= block < entry.ready:
             return True
     return False
