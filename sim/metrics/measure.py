@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.errors import InputError
-from sim.metrics import checks, ledgers, percentiles, routes, slo, space, warmup
+from sim.metrics import checks, ledgers, percentiles, routes, slo, space, tails, warmup
 from sim.metrics.collect import Columns
 from sim.records import TIERS, RunTotals
 
@@ -95,6 +95,8 @@ class Part:
     concurrency: float
     checks: dict[str, Any]
     goodput: dict[str, int]
+    #: What turns beyond each objective waited for; see `tails`.
+    tails: dict[str, dict[str, Any]]
     space: dict[str, float]
     #: Turns that followed another, and their tokens, by whether they came back to its replica; see `routes`.
     routes: dict[str, int]
@@ -138,6 +140,7 @@ def measure(columns: Columns, totals: RunTotals, facts: Facts) -> Part:
         / max(totals.end_s - begin, 1e-300),
         checks=checks.check(timeline, turn, columns, totals, finite=facts.finite, ledger=ledger),
         goodput=_goodput(columns, order, turn, begin, facts.slo) if facts.slo else {},
+        tails=tails.measured(columns, order, turn, facts.slo),
         space=space.measured(columns, timeline, totals, turn),
         routes=routes.measured(columns, chosen, turn) if totals.replicas > 1 else {},
     )

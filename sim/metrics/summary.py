@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.metrics import binds, checks, cost, intervals, ledgers, percentiles, routes, slo, space
+from sim.metrics import binds, checks, cost, intervals, ledgers, percentiles, routes, slo, space, tails
 from sim.metrics.measure import HIT_COLUMNS, Facts, Part
 from sim.records import TIERS
 
@@ -69,7 +69,7 @@ def summarise(parts: Sequence[Part], facts: Facts, wall_s: float) -> dict[str, A
         "hold_GB_s": ledgers.add(part.hold for part in parts),
         "concurrency": {"mean": _over(sum(part.concurrency * part.span_s for part in parts), span),
                         "max": max(part.totals.alive_max for part in parts)},
-        "binds": binds.binds(ledger=ledger, bound_s=_added(parts, "bound_s"), counts=counts),
+        "binds": None,
         "cost": cost.cost(gpus=facts.gpus, price_usd_per_gpu_hour=facts.price_usd_per_gpu_hour, span_s=span,
                           trajectories=lives.size, prompt_tokens=prompt, output_tokens=output),
         "breakers": _breakers(parts),
@@ -83,6 +83,8 @@ def summarise(parts: Sequence[Part], facts: Facts, wall_s: float) -> dict[str, A
     summary["blocks"] = _blocks(facts, summary["allocation"]["request_tokens"])
     if facts.slo:
         summary["goodput"] = _goodput(parts, facts, summary, span)
+    tail = tails.worst([part.tails for part in parts], (summary["goodput"] or {}).get("objectives", []))
+    summary["binds"] = binds.binds(ledger=ledger, bound_s=_added(parts, "bound_s"), counts=counts, tail=tail)
     return summary
 
 
