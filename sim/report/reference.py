@@ -52,7 +52,7 @@ SUMMARY: dict[str, str] = {
     "binds": "`resource` whose shortage explains most of the turns' time (`memory`, `host_link`, `compute`, "
              "`hbm_bandwidth`, `interconnect`, `step_overhead`; `none` when GPUs are mostly idle and turns hardly "
              "wait), `why` in a sentence, `scores`: share of the turns' time by resource. Where an objective on TTFT, "
-             "TPOT or whole turns is missed, all three are of the turns beyond its percentile, and of the time it limits",
+             "TPOT or whole turns is missed, all are of the turns beyond its percentile, and of the time it limits",
     "cost": "`usd` of the measured span, all GPUs; `usd_per_trajectory`, `usd_per_Mtok_output`, `usd_per_Mtok_total`; "
             "null without a price",
     "breakers": "`span` (label of the content) and `recomputed_tokens`, the ten that cost most",
