@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.metrics import binds, checks, cost, intervals, ledgers, percentiles, routes, slo, space, tails
+from sim.metrics import binds, checks, cost, intervals, ledgers, lost, percentiles, routes, slo, space, tails
 from sim.metrics.measure import HIT_COLUMNS, Facts, Part
 from sim.records import TIERS
 
@@ -62,6 +62,7 @@ def summarise(parts: Sequence[Part], facts: Facts, wall_s: float) -> dict[str, A
         "counts": counts,
         "ledger": {**ledger, **ledger_below},
         "unused_tiers": _unused(ledger_below, facts),
+        "lost_contexts": lost.summary([part.lost for part in parts], ledger_below.get("tier_byte_s", {}), facts.keeps),
         "routing": routes.summary([part.routes for part in parts], parts[0].totals.replicas),
         "allocation": space.summary(parts),
         "blocks": None,

@@ -28,6 +28,10 @@ SUMMARY: dict[str, str] = {
               "whatever else the engine counts, in the whole run; evictions are of blocks. With measured step times, "
               "`outside_measured_*` (look-ups beyond what a table holds) and `lookups_measured_*` (all look-ups in "
               "it): one a step, or one for a stretch of decode steps worked out together",
+    "lost_contexts": "tiers from which contexts were evicted before their agents came back (`lost` of those `moved` "
+                     "there; `tokens` computed again) while more than a tenth of what they stored over time was not "
+                     "read again (`unread`, without those): content of trajectories that have ended stays until it is "
+                     "evicted. Not of tiers that are `exclusive`",
     "unused_tiers": "tiers that nothing was written to in the measured span, each with why and what to set",
     "routing": "null with one replica. Of turns that follow another: `moved`, the share served by another replica "
                "than the turn before; `found_moved` and `found_stayed`, shares of their prompt tokens found in a "

@@ -13,7 +13,7 @@ from sim.metrics import percentiles
 from sim.metrics.collect import Columns, Tables
 from sim.metrics.measure import Facts, Part, measure
 from sim.metrics.summary import summarise
-from sim.records import BUCKET_BASE, RunTotals
+from sim.records import BUCKET_BASE, TIERS, RunTotals
 from sim.sweep import store
 from sim.sweep.provenance import KEY, provenance
 from sim.sweep.result import Result
@@ -233,7 +233,8 @@ def facts_of(scenario: Scenario, deployment: Deployment, *, closed: bool = False
              for name, limits in scenario.slo.items()},
         gpus=deployment.gpus,
         price_usd_per_gpu_hour=deployment.price_usd_per_gpu_hour or None,
-        tiers=tuple(name for name in ("dram", "nvme", "remote") if getattr(scenario.tiers, name, None) is not None),
+        tiers=tuple(name for name in TIERS if getattr(scenario.tiers, name, None) is not None),
+        keeps=tuple(name for name in TIERS if not getattr(getattr(scenario.tiers, name), "exclusive", True)),
         if_empty=if_empty(scenario),
         closed=closed,
         seed=scenario.seed,
