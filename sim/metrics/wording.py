@@ -126,6 +126,9 @@ def facts(summary: Summary) -> list[tuple[str, str]]:
     ]
     if summary.get("band"):
         rows.append(("step times", _band(summary)))
+    if count := summary["counts"].get("over_context_limit"):
+        rows.append(("TOO LONG", f"{number(count)} turns are longer than the model's context (its context_limit): they "
+                                 "were served here, a server would refuse them"))
     if beyond := beyond_tables(summary["counts"]):
         rows.append(("beyond tables", f"not measured, extrapolated: {outside(beyond)}"))
     if summary["breakers"]:

@@ -20,7 +20,7 @@ from sim.policies.schedule import Chunked, Schedule
 from sim.scenario import shorthand
 from sim.scenario.allocators import Allocator, Paged
 from sim.scenario.catalogue import Hardware, Model, known_agents
-from sim.scenario.extent import check_extent
+from sim.scenario.extent import check_extent, check_warmup
 from sim.scenario.sweep_axes import check_sweep, check_vary
 from sim.scenario.tiers import Tiers
 from sim.scenario.watermarks import watermarks_in_order
@@ -255,6 +255,11 @@ class Scenario(_Config):
     @model_validator(mode="after")
     def _ends_some_day(self) -> Self:
         check_extent(self)
+        return self
+
+    @model_validator(mode="after")
+    def _leaves_something_to_measure(self) -> Self:
+        check_warmup(self)
         return self
 
     @model_validator(mode="after")
