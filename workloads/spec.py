@@ -216,7 +216,7 @@ class TrajectorySpec(BaseModel):
     compaction: Compaction | None = None
     """Summarising a long conversation."""
     context_limit: Annotated[units.Tokens, Field(ge=2)] | None = None
-    """Prompt and output may not exceed this: a trajectory that would ends there, and a first prompt that does is cut."""
+    """Prompt and output may not exceed this: a trajectory that would ends there. A first prompt that does is cut."""
     tool_list_change: ToolListChange | None = None
     """A tool list that changes."""
     unstable_serialization: UnstableSerialization | None = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, model_validator
 
 from hardware_profiles.dtypes import KvDtype, WeightsDtype
 from sim.errors import InputError
@@ -21,6 +21,7 @@ from sim.scenario import shorthand
 from sim.scenario.allocators import Allocator, Paged
 from sim.scenario.catalogue import Hardware, Model, known_agents
 from sim.scenario.extent import check_extent, check_warmup
+from sim.scenario.problems import Places
 from sim.scenario.sweep_axes import check_sweep, check_vary
 from sim.scenario.tiers import Tiers
 from sim.scenario.watermarks import watermarks_in_order
@@ -243,6 +244,24 @@ class Scenario(_Config):
     vary: Annotated[dict[str, list[Any]], AfterValidator(check_vary)] | None = None
     """What `kvplan run` compares side by side: one dotted path of this file and its values, each with the same
     agents."""
+
+    _places: Places | None = PrivateAttr(None)
+
+    @property
+    def places(self) -> Places | None:
+        """Where each field was written; None for a scenario that was not loaded."""
+        return self._places
+
+    def found_at(self, places: Places) -> Self:
+        """Note where each field was written."""
+        self._places = places
+        return self
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether the other says the same, wherever it was written."""
+        return type(other) is type(self) and self.__dict__ == other.__dict__
+
+    __hash__ = None  # type: ignore[assignment]
 
     @model_validator(mode="after")
     def _offload_has_a_target(self) -> Self:

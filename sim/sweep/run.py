@@ -66,9 +66,12 @@ def check(scenario: Scenario, base_dir: str | Path = ".") -> Scenario:
     """
     import workloads
     from sim.scenario.deployment import deploy
+    from sim.scenario.located import located
+    from sim.timing import build
 
-    deploy(scenario)
-    workloads.build(scenario.workload, Path(base_dir))
+    with located(scenario):
+        build(scenario.timing, deploy(scenario))
+        workloads.build(scenario.workload, Path(base_dir))
     return scenario
 
 
@@ -178,6 +181,13 @@ def run_one(scenario: Scenario, replication: int, out: Path | None = None) -> Re
 
 def _run(scenario: Scenario, base: Path, tables: Tables, progress: Progress | None,
          only: int | None = None) -> Result:
+    from sim.scenario.located import located
+
+    with located(scenario):
+        return _simulated(scenario, base, tables, progress, only)
+
+
+def _simulated(scenario: Scenario, base: Path, tables: Tables, progress: Progress | None, only: int | None) -> Result:
     from sim.engine.simulation import run_length_s, simulate
     from sim.scenario.deployment import deploy
     from workloads import build

@@ -68,7 +68,8 @@ def test_what_is_said_stays():
      {"dram": "moves contexts only to remote memory", "nvme": "host DRAM never fills up"}),
     ({"retention": "break_even"}, {"remote": ALL["remote"]}, {"remote": "offload, to: remote"}),
     ({"retention": "keep"}, {"dram": {"capacity": 0}}, {"dram": "its capacity is 0"}),
-    ({"retention": {"policy": "offload", "to": "nvme"}}, {"nvme": {"capacity": 0}}, {"nvme": "set tiers.nvme.capacity"}),
+    ({"retention": {"policy": "offload", "to": "nvme"}}, {"nvme": {"capacity": 0}},
+     {"nvme": "set tiers.nvme.capacity"}),
 ])
 def test_tiers_that_nothing_writes_to(changes, tiers, expected):
     scenario = loaded(tiers, **changes)
@@ -86,8 +87,8 @@ def test_following_the_advice_feeds_the_tier():
 
 
 def test_a_tier_of_size_zero_is_named_where_contexts_were_to_go_there():
-    made = sim.run(BASE | {"tiers": {"nvme": {"capacity": 0}}, "retention": {"policy": "offload", "to": "nvme"}}).summary
-    (said,) = [text for label, text in facts(made) if label == "UNUSED"]
+    made = sim.run(BASE | {"tiers": {"nvme": {"capacity": 0}}, "retention": {"policy": "offload", "to": "nvme"}})
+    (said,) = [text for label, text in facts(made.summary) if label == "UNUSED"]
     assert said.startswith("NVMe stayed empty: its capacity is 0, so it is as if it were not there")
 
 

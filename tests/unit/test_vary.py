@@ -124,7 +124,7 @@ def test_a_wrong_vary_is_one_line(vary: str, says: str) -> None:
 @pytest.mark.parametrize(("vary", "says"), [
     ("parallelism.tp=1,3", "--vary parallelism.tp=3: parallelism.tp: must divide the 32 attention heads"),
     ("engine.block_size=16,x", "--vary engine.block_size=x: engine.block_size: expected a whole number (got x)"),
-    ("tiers.dram.capacity=1 TiB,5 furlongs", "--vary tiers.dram.capacity=5 furlongs: tiers.dram.capacity: unknown unit"),
+    ("tiers.dram.capacity=1 TiB,5 furlongs", "--vary tiers.dram.capacity=5 furlongs: tiers.dram.capacity: unknown"),
     ("duration=1h,1s", "warmup: must be shorter than the duration, 1 s, or nothing is left to measure (got 5 s); with "
                        "--vary duration=1s"),
 ])
