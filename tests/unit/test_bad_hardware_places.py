@@ -41,8 +41,8 @@ WRONG = [
     ("capacity: 10 TB", "capacity: 999 TB", 15, "tiers.nvme.capacity", "TB of local storage"),
     ("  block_size: 16\n", "  pool: 1 MB\n", 8, "engine.pool", "does not hold one block"),
     ("allocator: paged", "allocator: {kind: static, s_max: 90000000}", 9, "engine.allocator.s_max", "does not fit"),
-    ("weights_dtype: bf16\ntiming: {roofline: {mfu: 0.5}}", "weights_dtype: nvfp4\ntiming: {measured: h100_sxm/vllm-0.24}",
-     16, "weights_dtype", "has matrix products in"),
+    ("weights_dtype: bf16\ntiming: {roofline: {mfu: 0.5}}",
+     "weights_dtype: nvfp4\ntiming: {measured: h100_sxm/vllm-0.24}", 16, "weights_dtype", "has matrix products in"),
 ]
 
 
