@@ -216,7 +216,7 @@ class TrajectorySpec(BaseModel):
     compaction: Compaction | None = None
     """Summarising a long conversation."""
     context_limit: Annotated[units.Tokens, Field(ge=2)] | None = None
-    """Prompt and output may not exceed this: a trajectory that would ends there."""
+    """Prompt and output may not exceed this: a trajectory that would ends there. A first prompt that does is cut."""
     tool_list_change: ToolListChange | None = None
     """A tool list that changes."""
     unstable_serialization: UnstableSerialization | None = None
@@ -238,6 +238,10 @@ class TrajectorySpec(BaseModel):
         if not any(tool.weight for tool in self.tools.values()):
             raise InputError("all weights are 0", field="tools")
         limit, compaction = self.context_limit, self.compaction
+        shortest = sum(zone.tokens.quantile(0.0) for zone in self.prompt if zone.tokens is not None)
+        if limit is not None and shortest >= limit:
+            raise InputError(f"must be above the tokens of a first prompt, which has {shortest:g} or more: every agent "
+                             "would end after one turn, with its prompt cut", field="context_limit", got=limit)
         if limit is not None and compaction is not None and compaction.at.quantile(0.0) >= limit:
             raise InputError(f"must be below context_limit {limit}", field="compaction.at",
                              got=float(compaction.at.quantile(0.0)))

@@ -12,7 +12,7 @@ from sim.errors import InputError
 
 
 def bill(folder: Path, /, *, price: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = (),
-         ttl: str | None = None, json: AsJson = False) -> None:
+         ttl: str | None = None, daily_tasks: float | None = None, json: AsJson = False) -> None:
     """What a run's trajectories cost, here and at providers that cache prompts.
 
     Parameters
@@ -23,10 +23,13 @@ def bill(folder: Path, /, *, price: Annotated[tuple[str, ...], Parameter(negativ
         A model with a price; repeats; all of them when left out.
     ttl
         Time to live of what is cached, like '1 h', where the provider sells several.
+    daily_tasks
+        Trajectories a day, evenly over it: adds how many deployments like the one simulated serve them, and what a day
+        costs.
     """
     from sim.report import bills
 
-    found = bills.of_run(folder, price, ttl)
+    found = bills.of_run(folder, price, ttl, daily_tasks)
     if json:
         print_json(bills.data(found))
     else:

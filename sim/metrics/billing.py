@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from sim import units
 from sim.errors import InputError
+from sim.metrics.volume import volume
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -212,7 +213,7 @@ class _Cache:
 
 
 def table(turns: pd.DataFrame, summary: Mapping[str, Any], names: Iterable[str] = (),
-          ttl: str | float | None = None) -> pd.DataFrame:
+          ttl: str | float | None = None, daily_tasks: float | None = None, nodes: int = 1) -> pd.DataFrame:
     """Return bills of a run at several providers, and its own cost, over the same measured span.
 
     Parameters
@@ -224,16 +225,21 @@ def table(turns: pd.DataFrame, summary: Mapping[str, Any], names: Iterable[str] 
     ttl
         Time to live of what is cached, in seconds or as text like ``1 h``. Models that are named must sell it; of all
         of them, those that do not keep their own.
+    daily_tasks, nodes
+        Trajectories a day, and the nodes of the deployment simulated: adds what a day costs (see `sim.metrics.volume`).
 
     Returns
     -------
     DataFrame
-        One row a price, the run's own first (``self-hosted``): USD, USD a finished trajectory, parts and tokens.
+        One row a price, the run's own first (``self-hosted``): USD, USD a finished trajectory, parts and tokens. With
+        `daily_tasks` also ``usd_per_day`` and ``usd_per_task`` at that volume, and in the first row what `volume`
+        gives besides.
 
     Raises
     ------
     InputError
-        A model has no price, or is not sold with that time to live; or `ttl` is no time.
+        A model has no price, or is not sold with that time to live; `ttl` is no time, `daily_tasks` no number of tasks,
+        or nothing finished.
     """
     import pandas as pd
 
@@ -259,4 +265,9 @@ def table(turns: pd.DataFrame, summary: Mapping[str, Any], names: Iterable[str] 
         rows.append({**{key: row.pop(key) for key in ("name", "date", "ttl_s")},
                      "checked": bool(at.checked), "usd": made.usd,
                      "usd_per_trajectory": made.usd / count if count else None, **row})
+    if daily_tasks is not None:
+        rows[0] |= asdict(volume(summary, daily_tasks, nodes))
+        for row in rows[1:]:
+            row["usd_per_task"] = row["usd_per_trajectory"]
+            row["usd_per_day"] = row["usd_per_trajectory"] * daily_tasks
     return pd.DataFrame(rows)

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from sim.records import TURN_CAUSES
+
+if TYPE_CHECKING:
+    from sim.metrics.tails import Tail
 
 #: What bound a step (as the timing model says) -> the resource behind it.
 BEHIND = {"compute": "compute", "weights": "hbm_bandwidth", "kv": "hbm_bandwidth", "memory": "hbm_bandwidth",
@@ -23,7 +28,7 @@ ROOM = 0.1
 
 
 def binds(*, ledger: Mapping[str, Mapping[str, float]], bound_s: Mapping[str, float],
-          counts: Mapping[str, int]) -> dict[str, Any]:
+          counts: Mapping[str, int], tail: Tail | None = None) -> dict[str, Any]:
     """Name the resource that binds, say why in one sentence, and give every resource's score.
 
     A score is the share of the turns' time that the resource accounts for, so scores sum to 1:
@@ -36,37 +41,79 @@ def binds(*, ledger: Mapping[str, Mapping[str, float]], bound_s: Mapping[str, fl
 
     The highest score binds. `none` does when GPUs are mostly idle and turns hardly wait: then the load, not a
     resource, sets the pace.
+
+    Where an objective is missed (`tail`), what binds is what the turns beyond it wait for, however most turns fare:
+    scores are shares of their time, and time in their own prefill is divided by what bound prefill.
     """
-    time = _shares(ledger["turn_s"])
+    time = _shares(tail.cause_s if tail is not None else ledger["turn_s"])
     gpu = _shares(ledger["gpu_s"])
     pool = _shares(ledger["pool_byte_s"])
     if not time:
         return {"resource": None, "why": "no turn finished in the measured span", "scores": {}}
+    time = dict.fromkeys(TURN_CAUSES, 0.0) | time
     room = pool.get("free", 0.0) + pool.get("dormant_reused", 0.0) + pool.get("dormant_wasted", 0.0)
     forced = sum(counts.get(name, 0) for name in ("evictions", "forced_evictions", "preemptions"))
     short = room < ROOM or forced > 0
-    scores = dict.fromkeys(("memory", "host_link", "compute", "hbm_bandwidth", "interconnect", "step_overhead"), 0.0)
-    blocked = time["queue_blocks"] + time["preemption"]
     busy = 1.0 - gpu.get("idle", 0.0)
-    again = gpu.get("recompute", 0.0) / busy if busy > 0 and short else 0.0
-    steps = max(1.0 - blocked - time["reload"], 0.0)
-    scores["memory"] = blocked + max(steps * again, time["recompute"] if short else 0.0)
-    scores["host_link"] = time["reload"]
-    rest = max(1.0 - scores["memory"] - scores["host_link"], 0.0)
     bound = _shares(bound_s) or {"compute": 1.0}
-    for term, share in bound.items():
-        name = BEHIND.get(term, term)
-        scores[name] = scores.get(name, 0.0) + rest * share
+    scores = _scores(time, gpu.get("recompute", 0.0) / busy if busy > 0 and short else 0.0, short=short)
+    rest = max(1.0 - scores["memory"] - scores["host_link"], 0.0)
+    own = time["prefill"] + (0.0 if short else time["recompute"]) if tail is not None else 0.0
+    prefill = (gpu.get("prefill", 0.0) + gpu.get("recompute", 0.0)) / busy if busy > 0 else 0.0
+    for part, terms in ((min(own, rest), _of_prefill(bound, prefill)), (max(rest - own, 0.0), bound)):
+        for term, share in terms.items():
+            name = BEHIND.get(term, term)
+            scores[name] = scores.get(name, 0.0) + part * share
     resource = max(scores, key=lambda name: scores[name])
+    if tail is not None:
+        return {"resource": resource, "why": _why_missed(tail, time), "scores": scores}
     waits = time["queue_blocks"] + time["queue_budget"] + time["preemption"]
     if busy < BUSY and waits < WAITING and not counts.get("rejections", 0):
         resource = "none"
     return {"resource": resource, "why": _why(resource, time, gpu, pool, bound, counts), "scores": scores}
 
 
+def _scores(time: Mapping[str, float], again: float, *, short: bool) -> dict[str, float]:
+    """Return the scores of what turns wait for outside steps; `again` is the share of step time that recomputes."""
+    scores = dict.fromkeys(("memory", "host_link", "compute", "hbm_bandwidth", "interconnect", "step_overhead"), 0.0)
+    blocked = time["queue_blocks"] + time["preemption"]
+    steps = max(1.0 - blocked - time["reload"], 0.0)
+    scores["memory"] = blocked + max(steps * again, time["recompute"] if short else 0.0)
+    scores["host_link"] = time["reload"]
+    return scores
+
+
+def _of_prefill(bound: Mapping[str, float], prefill: float) -> Mapping[str, float]:
+    """Return by what prefill is bound, when all step time is bound by `bound` and prefill takes a share of it.
+
+    Arithmetic is put down to prefill first: a chunk of a prompt does as much for each byte read as no decode step
+    does. What prefill takes beyond it is divided as the rest of all step time is.
+    """
+    if prefill <= 0:
+        return bound
+    inside = min(bound.get("compute", 0.0), prefill)
+    others = {term: share for term, share in bound.items() if term != "compute"}
+    whole = sum(others.values())
+    left = (prefill - inside) / prefill
+    return {"compute": 1.0 - left if whole > 0 else 1.0,
+            **{term: left * share / whole for term, share in others.items() if whole > 0}}
+
+
 def _shares(ledger: Mapping[str, float]) -> dict[str, float]:
     whole = sum(ledger.values())
     return {name: value / whole for name, value in ledger.items()} if whole > 0 else {}
+
+
+def _why_missed(tail: Tail, time: Mapping[str, float]) -> str:
+    """Return what the turns beyond a missed objective wait for, the most first."""
+    from sim.metrics.wording import LABELS, percent, seconds
+
+    ranked = sorted(((share, name) for name, share in time.items() if share >= 0.02), reverse=True)
+    spent = ", ".join(f"{percent(share)} {LABELS[name]}" for share, name in ranked)
+    turns = "turn" if tail.turns == 1 else f"{tail.turns:,} turns"
+    some = "turns" if tail.objective.endswith(".mean") else f"the slowest {turns}"
+    return (f"{tail.objective} is {seconds(tail.value_s)}, {seconds(tail.limit_s)} are allowed, and the time that "
+            f"{some} spend{'s' if tail.turns == 1 and some != 'turns' else ''} is {spent}")
 
 
 def _why(resource: str, time: Mapping[str, float], gpu: Mapping[str, float], pool: Mapping[str, float],

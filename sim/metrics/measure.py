@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.errors import InputError
-from sim.metrics import checks, ledgers, percentiles, routes, slo, space, warmup
+from sim.metrics import checks, ledgers, lost, percentiles, routes, slo, space, tails, warmup
 from sim.metrics.collect import Columns
 from sim.records import TIERS, RunTotals
 
@@ -38,6 +38,8 @@ class Facts:
         None when the hardware profile has no price.
     tiers
         Names of the tiers below HBM that the scenario has.
+    keeps
+        Those of them in which a context stays when it has been read.
     if_empty
         Tier -> why nothing was written to it, should it have stayed empty.
     closed
@@ -58,6 +60,7 @@ class Facts:
     gpus: int = 1
     price_usd_per_gpu_hour: float | None = None
     tiers: tuple[str, ...] = ()
+    keeps: tuple[str, ...] = ()
     if_empty: Mapping[str, str] = field(default_factory=dict)
     closed: bool = False
     seed: int = 0
@@ -95,6 +98,10 @@ class Part:
     concurrency: float
     checks: dict[str, Any]
     goodput: dict[str, int]
+    #: Contexts moved to each tier, and those evicted from it before their return; see `lost`.
+    lost: dict[str, dict[str, float]]
+    #: What turns beyond each objective waited for; see `tails`.
+    tails: dict[str, dict[str, Any]]
     space: dict[str, float]
     #: Turns that followed another, and their tokens, by whether they came back to its replica; see `routes`.
     routes: dict[str, int]
@@ -138,6 +145,8 @@ def measure(columns: Columns, totals: RunTotals, facts: Facts) -> Part:
         / max(totals.end_s - begin, 1e-300),
         checks=checks.check(timeline, turn, columns, totals, finite=facts.finite, ledger=ledger),
         goodput=_goodput(columns, order, turn, begin, facts.slo) if facts.slo else {},
+        lost=lost.measured(columns, begin, list(below["tier_byte_s"])),
+        tails=tails.measured(columns, order, turn, facts.slo),
         space=space.measured(columns, timeline, totals, turn),
         routes=routes.measured(columns, chosen, turn) if totals.replicas > 1 else {},
     )

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.metrics import binds, checks, cost, intervals, ledgers, percentiles, routes, slo, space
+from sim.metrics import binds, checks, cost, intervals, ledgers, lost, percentiles, routes, slo, space, tails
 from sim.metrics.measure import HIT_COLUMNS, Facts, Part
 from sim.records import TIERS
 
@@ -62,6 +62,7 @@ def summarise(parts: Sequence[Part], facts: Facts, wall_s: float) -> dict[str, A
         "counts": counts,
         "ledger": {**ledger, **ledger_below},
         "unused_tiers": _unused(ledger_below, facts),
+        "lost_contexts": lost.summary([part.lost for part in parts], ledger_below.get("tier_byte_s", {}), facts.keeps),
         "routing": routes.summary([part.routes for part in parts], parts[0].totals.replicas),
         "allocation": space.summary(parts),
         "blocks": None,
@@ -69,7 +70,7 @@ def summarise(parts: Sequence[Part], facts: Facts, wall_s: float) -> dict[str, A
         "hold_GB_s": ledgers.add(part.hold for part in parts),
         "concurrency": {"mean": _over(sum(part.concurrency * part.span_s for part in parts), span),
                         "max": max(part.totals.alive_max for part in parts)},
-        "binds": binds.binds(ledger=ledger, bound_s=_added(parts, "bound_s"), counts=counts),
+        "binds": None,
         "cost": cost.cost(gpus=facts.gpus, price_usd_per_gpu_hour=facts.price_usd_per_gpu_hour, span_s=span,
                           trajectories=lives.size, prompt_tokens=prompt, output_tokens=output),
         "breakers": _breakers(parts),
@@ -83,6 +84,8 @@ def summarise(parts: Sequence[Part], facts: Facts, wall_s: float) -> dict[str, A
     summary["blocks"] = _blocks(facts, summary["allocation"]["request_tokens"])
     if facts.slo:
         summary["goodput"] = _goodput(parts, facts, summary, span)
+    tail = tails.worst([part.tails for part in parts], (summary["goodput"] or {}).get("objectives", []))
+    summary["binds"] = binds.binds(ledger=ledger, bound_s=_added(parts, "bound_s"), counts=counts, tail=tail)
     return summary
 
 

@@ -6,6 +6,7 @@ import html as escaping
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from sim.metrics import lost
 from sim.metrics.binds import RESOURCES as RESOURCES
 from sim.metrics.counted import beyond_tables, named
 from sim.metrics.steady import steady
@@ -125,6 +126,9 @@ def facts(summary: Summary) -> list[tuple[str, str]]:
     ]
     if summary.get("band"):
         rows.append(("step times", _band(summary)))
+    if count := summary["counts"].get("over_context_limit"):
+        rows.append(("TOO LONG", f"{number(count)} turns are longer than the model's context (its context_limit): they "
+                                 "were served here, a server would refuse them"))
     if beyond := beyond_tables(summary["counts"]):
         rows.append(("beyond tables", f"not measured, extrapolated: {outside(beyond)}"))
     if summary["breakers"]:
@@ -198,6 +202,7 @@ def _below(summary: Summary) -> list[tuple[str, str]]:
              for name, uses in books["link_s"].items() if sum(uses.values()) > uses["idle"] * (1 + 1e-9)]
     rows = [("tiers", ", ".join(tiers))] if tiers else []
     rows += [("UNUSED", f"{TIER_LABELS[tier]} stayed empty: {why}") for tier, why in unused.items()]
+    rows += [("LOST", said) for said in lost.said(summary)]
     return [*rows, ("links busy", ", ".join(links))] if links else rows
 
 

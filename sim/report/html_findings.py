@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from sim.metrics import lost
 from sim.metrics.counted import beyond_tables
 from sim.metrics.steady import steady
 from sim.metrics.wording import LABELS, RESOURCES, method, number, outside, percent, seconds, usd
@@ -64,6 +65,8 @@ def binds(summary: Summary) -> Iterator[Said]:
     for tier, why in (summary.get("unused_tiers") or {}).items():
         yield Said("Unused tier", f"{_sentence(TIER_LABELS[tier])[:-1]} stayed empty: {why}.",
                    "bad" if "; set " in why else "")
+    for line in lost.said(summary):
+        yield Said("Lost contexts", _sentence(line), "bad")
     runner_up = sorted(((score, name) for name, score in found["scores"].items() if name != found["resource"]),
                        reverse=True)[:1]
     if found["scores"] and found["resource"] not in ("none", None) and runner_up and runner_up[0][0] >= 0.1:

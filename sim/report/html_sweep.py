@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sim.metrics.wording import NONE, RESOURCES, number, percent, seconds, usd
 from sim.report.html_page import Block, Cell, Page, Said, Sketchbook, Tile, code, sentences, table
+from sim.report.sweeps import STEADY
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -19,6 +20,16 @@ COLUMNS: tuple[tuple[str, str, Callable[[float | None], str]], ...] = (
     ("itl_p99_s", "ITL p99", seconds), ("turns_per_s", "turns/s", number),
     ("hit_rate_total", "found", percent),
     ("usd_per_trajectory", "USD a traj.", usd), ("goodput_turns", "good turns", percent))
+#: What `sim.metrics.steady` says of the worst replication of a point -> topic, sentence and mood.
+_STATES = {
+    "NOT steady": ("Not steady", "the queue or the number alive grows: their latencies depend on the length of the run",
+                   "bad"),
+    "too short": ("Too short", "half of the trajectories take longer than what is measured: contexts are young there, "
+                  "and a load seems to fit that later does not", "bad"),
+    "too short to tell": ("Too short to tell", "the measured span is too short to say whether the queue grows", "bad"),
+    "steady, at its limit": ("Steady, at its limit", "turns wait, for room or for each other, for more than a fifth of "
+                             "their time: fewer agents would each be served sooner", ""),
+}
 LATENCY, COST, RATE = "ttft_resumed_p95_s", "usd_per_trajectory", "turns_per_s"
 
 
@@ -108,11 +119,11 @@ def _findings(result: SweepResult, mean: pd.DataFrame) -> Iterator[Said]:
         counts = mean["binds"].value_counts()
         yield Said("What binds", ", ".join(f"{RESOURCES.get(str(name), str(name))} at {count} of {len(mean)} points"
                                            for name, count in counts.items()) + ".")
-    if "stable" in mean:
-        shaky = int((mean["stable"].fillna(1) < 1).sum())
-        if shaky:
-            yield Said("Not steady", f"At {shaky} of {len(mean)} points the queue or the number alive grows: their "
-                       "latencies depend on the length of the run.", "bad")
+    if "steady" in mean:
+        for word, (topic, text, mood) in _STATES.items():
+            count = int((mean["steady"] == word).sum())
+            if count:
+                yield Said(topic, f"At {count} of {len(mean)} points {text}.", mood)
 
 
 def _figures(result: SweepResult) -> list[Any]:
@@ -171,12 +182,13 @@ def _points(result: SweepResult, mean: pd.DataFrame) -> Block:
             value = None if row[column] != row[column] else float(row[column])
             cells.append(Cell(write(value), "" if value is None else value))
         cells += [RESOURCES.get(row.get("binds"), str(row.get("binds"))).split(" (")[0]]
-        if "stable" in mean:
-            cells.append({1.0: "yes", 0.0: "NO"}.get(row["stable"], NONE))
+        if "steady" in mean:
+            cells.append(STEADY.get(str(row["steady"]), str(row["steady"])))
         rows.append(cells)
     words = tuple(i for i, axis in enumerate(result.axes, 1) if not _is_number(mean[axis]))
     heads = ["point", *(axis.rsplit(".", 1)[-1] for axis in result.axes), *(head for _, head, _ in shown), "binds"]
-    return table([*heads, "steady"] if "stable" in mean else heads, rows, words=(*words, len(heads) - 1))
+    steady = ["steady"] if "steady" in mean else []
+    return table([*heads, *steady], rows, words=(*words, *range(len(heads) - 1, len(heads) + len(steady))))
 
 
 def _failed(result: SweepResult) -> Block:

@@ -28,6 +28,10 @@ SUMMARY: dict[str, str] = {
               "whatever else the engine counts, in the whole run; evictions are of blocks. With measured step times, "
               "`outside_measured_*` (look-ups beyond what a table holds) and `lookups_measured_*` (all look-ups in "
               "it): one a step, or one for a stretch of decode steps worked out together",
+    "lost_contexts": "tiers from which contexts were evicted before their agents came back (`lost` of those `moved` "
+                     "there; `tokens` computed again) while more than a tenth of what they stored over time was not "
+                     "read again (`unread`, without those): content of trajectories that have ended stays until it is "
+                     "evicted. Not of tiers that are `exclusive`",
     "unused_tiers": "tiers that nothing was written to in the measured span, each with why and what to set",
     "routing": "null with one replica. Of turns that follow another: `moved`, the share served by another replica "
                "than the turn before; `found_moved` and `found_stayed`, shares of their prompt tokens found in a "
@@ -51,7 +55,8 @@ SUMMARY: dict[str, str] = {
     "concurrency": "`mean` (after the warm-up) and `max` (whole run) of trajectories alive",
     "binds": "`resource` whose shortage explains most of the turns' time (`memory`, `host_link`, `compute`, "
              "`hbm_bandwidth`, `interconnect`, `step_overhead`; `none` when GPUs are mostly idle and turns hardly "
-             "wait), `why` in a sentence, `scores`: share of the turns' time by resource",
+             "wait), `why` in a sentence, `scores`: share of the turns' time by resource. Where an objective on TTFT, "
+             "TPOT or whole turns is missed, all are of the turns beyond its percentile, and of the time it limits",
     "cost": "`usd` of the measured span, all GPUs; `usd_per_trajectory`, `usd_per_Mtok_output`, `usd_per_Mtok_total`; "
             "null without a price",
     "breakers": "`span` (label of the content) and `recomputed_tokens`, the ten that cost most",

@@ -8,12 +8,12 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sim.errors import InputError
+from sim.errors import _MISSING, InputError
 from sim.report import held
 from sim.report.progress import bar
 from sim.scenario.loading import placed
 from sim.sweep import store, variants
-from sim.sweep.run import load, run
+from sim.sweep.run import check, load, run
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -95,13 +95,21 @@ def varied(scenario: Path, out: Path | None, overrides: Sequence[str], path: str
 
 def _variant(scenario: Path, overrides: Sequence[str], path: str, index: int, value: str, *,
              written: bool) -> Scenario:
-    """Load a scenario with one value of a varied field; a wrong one is placed where the scenario wrote it."""
+    """Load a scenario with one value of a varied field, and make sure that it can be run.
+
+    A value that is wrong, or that the hardware has no room for, is placed where it was written: in the scenario, or
+    behind ``--vary``.
+    """
     try:
-        return load(scenario, [*overrides, "vary=null", f"{path}={value}"])
+        return check(load(scenario, [*overrides, "vary=null", f"{path}={value}"]))
     except InputError as error:
-        if not written or not scenario.is_file() or any(text.startswith("vary") for text in overrides):
-            raise
-        raise placed(error, scenario, ("vary", path, index)) from None
+        if written and scenario.is_file() and not any(text.startswith("vary") for text in overrides):
+            raise placed(error, scenario, ("vary", path, index)) from None
+        given = f"{path}={value}"
+        if error.file is not None and error.file != f"--set {given}":
+            raise InputError(f"{error}; with --vary {given}") from None
+        raise InputError(error.reason, file=f"--vary {given}", field=error.field, **(
+            {} if error.got is _MISSING else {"got": error.got})) from None
 
 
 def draw(runs: Runs) -> bool:

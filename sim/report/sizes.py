@@ -85,7 +85,9 @@ def _headline(result: SizeResult) -> str:
     one = result.answer == 1
     unit = result.unit.removesuffix("s") if result.find == "replicas" and one else result.unit
     sure = result.high == result.answer if result.find == "replicas" else result.low == result.answer
-    return f"{few}{result.answer:,.6g} {unit} meet{'s' if one else ''} the objectives{'' if sure else ', most likely'}"
+    surely = result.high if result.find == "replicas" else result.low
+    likely = "" if sure else f", most likely ({surely:,.6g} surely)" if surely else ", most likely"
+    return f"{few}{result.answer:,.6g} {unit} meet{'s' if one else ''} the objectives{likely}"
 
 
 def _interval(result: SizeResult) -> str:
@@ -94,7 +96,9 @@ def _interval(result: SizeResult) -> str:
     if result.find == "replicas":
         sure = f"{result.high:,.6g} surely {'does' if result.high == 1 else 'do'}"
         return sure if result.low == result.high else f"{result.low:,.6g} may do, {sure}"
-    low = f"{result.low:,.6g} surely meet them" if result.low else "of the loads tried none surely meets them"
+    least = min((row["value"] for row in result.candidates), default=0.0)
+    low = (f"{result.low:,.6g} surely meet them" if result.low else
+           f"of the loads tried, down to {least:,.6g}, none surely meets them")
     return f"{low}, " + ("none surely misses them" if result.high is None else f"{result.high:,.6g} surely miss them")
 
 

@@ -15,6 +15,7 @@ from sim.analytic import sizing
 from sim.errors import InputError
 from sim.scenario.allocators import Allocator, Static
 from sim.scenario.host_copies import host_copies
+from sim.scenario.located import located
 from sim.scenario.tier_places import TierPlace, places
 from sim.units import GiB
 
@@ -195,8 +196,13 @@ def deploy(scenario: Scenario) -> Deployment:
     ------
     InputError
         The model does not fit, the GPUs do not suffice for a replica, heads or layers cannot be divided, or a tier is
-        larger than what the node has.
+        larger than what the node has. Of a scenario that was loaded it says where.
     """
+    with located(scenario):
+        return _deploy(scenario)
+
+
+def _deploy(scenario: Scenario) -> Deployment:
     model = model_named(scenario.model) if isinstance(scenario.model, str) else scenario.model
     node = node_named(scenario.hardware) if isinstance(scenario.hardware, str) else scenario.hardware
     tp, pp = scenario.parallelism.tp, scenario.parallelism.pp

@@ -53,6 +53,24 @@ def check_extent(scenario: Scenario) -> None:
                          f"{MOST_TURNS:.0e} can be simulated", field="duration", got=f"{seconds:g} s")
 
 
+def check_warmup(scenario: Scenario) -> None:
+    """Make sure that something is measured: a warm-up that is given ends before the run does.
+
+    A trace without a `duration` ends by itself, and when is not known yet.
+
+    Raises
+    ------
+    InputError
+        It does not.
+    """
+    length_s = scenario.duration
+    if length_s is None and not isinstance(scenario.workload.agents, TraceConfig):
+        length_s = DEFAULT_DURATION_S
+    if length_s is not None and scenario.warmup != "auto" and scenario.warmup >= length_s:
+        raise InputError(f"must be shorter than the duration, {length_s:g} s, or nothing is left to measure",
+                         field="warmup", got=f"{scenario.warmup:g} s")
+
+
 def _kinds(agents: str | TrajectorySpec | Mix) -> Iterator[tuple[float, TrajectorySpec]]:
     kinds = [(kind.weight, kind.agents) for kind in agents.mix] if isinstance(agents, Mix) else [(1.0, agents)]
     for weight, one in kinds:

@@ -57,7 +57,7 @@ def load(source: str | Path | Mapping[str, Any], overrides: Sequence[str] = ()) 
     problems = _truth_as_number(tree, scenario, (), places)
     if problems:
         raise ScenarioError(problems)
-    return scenario
+    return scenario.found_at(places)
 
 
 def places(source: str | Path | Mapping[str, Any]) -> Places:

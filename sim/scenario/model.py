@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, model_validator
 
 from hardware_profiles.dtypes import KvDtype, WeightsDtype
 from sim.errors import InputError
@@ -20,7 +20,8 @@ from sim.policies.schedule import Chunked, Schedule
 from sim.scenario import shorthand
 from sim.scenario.allocators import Allocator, Paged
 from sim.scenario.catalogue import Hardware, Model, known_agents
-from sim.scenario.extent import check_extent
+from sim.scenario.extent import check_extent, check_warmup
+from sim.scenario.problems import Places
 from sim.scenario.sweep_axes import check_sweep, check_vary
 from sim.scenario.tiers import Tiers
 from sim.scenario.watermarks import watermarks_in_order
@@ -244,6 +245,24 @@ class Scenario(_Config):
     """What `kvplan run` compares side by side: one dotted path of this file and its values, each with the same
     agents."""
 
+    _places: Places | None = PrivateAttr(None)
+
+    @property
+    def places(self) -> Places | None:
+        """Where each field was written; None for a scenario that was not loaded."""
+        return self._places
+
+    def found_at(self, places: Places) -> Self:
+        """Note where each field was written."""
+        self._places = places
+        return self
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether the other says the same, wherever it was written."""
+        return type(other) is type(self) and self.__dict__ == other.__dict__
+
+    __hash__ = None  # type: ignore[assignment]
+
     @model_validator(mode="after")
     def _offload_has_a_target(self) -> Self:
         policy = self.retention
@@ -255,6 +274,11 @@ class Scenario(_Config):
     @model_validator(mode="after")
     def _ends_some_day(self) -> Self:
         check_extent(self)
+        return self
+
+    @model_validator(mode="after")
+    def _leaves_something_to_measure(self) -> Self:
+        check_warmup(self)
         return self
 
     @model_validator(mode="after")

@@ -14,10 +14,12 @@ def unwritten(scenario: Scenario) -> dict[str, str]:
     """Return the tiers that nothing in the scenario writes to: name -> why, and what to set.
 
     A tier is written to by the retention policy (`RetentionConfig.targets`), by `tiers.dram.write`, or by a tier that
-    is full and evicts to it. A tier of size zero is none.
+    is full and evicts to it. A tier of size zero is none, and that is said of it.
     """
-    reached = _reached(scenario)
-    return {name: _advice(scenario, name, reached) for name in _given(scenario) if name not in reached}
+    reached, given = _reached(scenario), _given(scenario)
+    return {name: _advice(scenario, name, reached) if name in given else
+            f"its capacity is 0, so it is as if it were not there; set tiers.{name}.capacity, or leave the tier out"
+            for name in TIERS if getattr(scenario.tiers, name) is not None and name not in reached}
 
 
 def if_empty(scenario: Scenario) -> dict[str, str]:
@@ -29,7 +31,7 @@ def if_empty(scenario: Scenario) -> dict[str, str]:
             full = " and ".join(TIER_LABELS[upper] for upper in above)
             said[name] = (f"{full} never filled up, and nothing else is written to it" if above and
                           name not in _direct(scenario) else "the retention policy moved no context there")
-    return {name: said[name] for name in _given(scenario)}
+    return {name: said[name] for name in TIERS if name in said}
 
 
 def _given(scenario: Scenario) -> list[str]:

@@ -118,14 +118,15 @@ def _point(number: int, source: Any, overrides: Sequence[str], section: Mapping[
 
 
 def _placed(error: InputError, source: Any, section: Mapping[str, Any], number: int,
-            setting: Mapping[str, Any]) -> InputError:
+            setting: Mapping[str, Any], *, late: bool = False) -> InputError:
     """Return a point's error at the line where `source` wrote the value that is wrong, else with the point's name.
 
     A point that sets one path only is wrong there; of several, the error must say which.
+    `late`: the error is of a scenario that could be loaded.
     """
     from sim.scenario.loading import placed
 
-    alone = len(setting) == 1 and error.file is None
+    alone = len(setting) == 1 and (late or error.file is None)
     wrong = [path for path, text in zip(setting, axes.texts(dict(setting)), strict=True)
              if alone or error.file == f"--set {shorten(text)}"]
     place = next((place for path in wrong for place in _written(section, path, setting[path])), None)
@@ -214,4 +215,4 @@ def _check(points: Sequence[Point], source: Any, section: Mapping[str, Any]) -> 
                 workloads.build(point.scenario.workload, Path())
                 seen.add(workload)
         except InputError as error:
-            raise _placed(error, source, section, point.number, point.settings) from None
+            raise _placed(error, source, section, point.number, point.settings, late=True) from None

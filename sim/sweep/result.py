@@ -150,7 +150,7 @@ class Result:
         return frame.assign(allocator=names, trajectory=owners.mask(owners < 0)).reset_index(drop=True)[
             ["allocator", "time_s", "start", "end", "use", "trajectory"]]
 
-    def bill(self, *prices: str, ttl: str | float | None = None) -> pd.DataFrame:
+    def bill(self, *prices: str, ttl: str | float | None = None, daily_tasks: float | None = None) -> pd.DataFrame:
         """Return what the run's trajectories would cost at providers that cache prompts, next to its own cost.
 
         Parameters
@@ -159,6 +159,9 @@ class Result:
             Models with a price, like ``claude-sonnet-4.5``; all of them when left out.
         ttl
             Time to live of what is cached, in seconds or as text like ``1 h``; models that are named must sell it.
+        daily_tasks
+            Trajectories a day: adds ``usd_per_day`` and ``usd_per_task``, and of the run's own row ``deployments`` like
+            the one simulated, ``nodes`` in all and their ``utilisation`` (`sim.metrics.volume`).
 
         Returns
         -------
@@ -169,11 +172,12 @@ class Result:
         Raises
         ------
         InputError
-            A model has no price, or is not sold with that time to live; or `ttl` is no time.
+            A model has no price, or is not sold with that time to live; `ttl` is no time, `daily_tasks` no number of
+            tasks, or nothing finished.
         """
         from sim.metrics import billing
 
-        return billing.table(self.turns, self.summary, prices, ttl)
+        return billing.table(self.turns, self.summary, prices, ttl, daily_tasks, self.scenario.nodes)
 
     @property
     def _piece_tokens(self) -> int:

@@ -13,7 +13,7 @@ from sim.metrics import percentiles
 from sim.metrics.collect import Columns, Tables
 from sim.metrics.measure import Facts, Part, measure
 from sim.metrics.summary import summarise
-from sim.records import BUCKET_BASE, RunTotals
+from sim.records import BUCKET_BASE, TIERS, RunTotals
 from sim.sweep import store
 from sim.sweep.provenance import KEY, provenance
 from sim.sweep.result import Result
@@ -66,9 +66,12 @@ def check(scenario: Scenario, base_dir: str | Path = ".") -> Scenario:
     """
     import workloads
     from sim.scenario.deployment import deploy
+    from sim.scenario.located import located
+    from sim.timing import build
 
-    deploy(scenario)
-    workloads.build(scenario.workload, Path(base_dir))
+    with located(scenario):
+        build(scenario.timing, deploy(scenario))
+        workloads.build(scenario.workload, Path(base_dir))
     return scenario
 
 
@@ -178,6 +181,13 @@ def run_one(scenario: Scenario, replication: int, out: Path | None = None) -> Re
 
 def _run(scenario: Scenario, base: Path, tables: Tables, progress: Progress | None,
          only: int | None = None) -> Result:
+    from sim.scenario.located import located
+
+    with located(scenario):
+        return _simulated(scenario, base, tables, progress, only)
+
+
+def _simulated(scenario: Scenario, base: Path, tables: Tables, progress: Progress | None, only: int | None) -> Result:
     from sim.engine.simulation import run_length_s, simulate
     from sim.scenario.deployment import deploy
     from workloads import build
@@ -233,7 +243,8 @@ def facts_of(scenario: Scenario, deployment: Deployment, *, closed: bool = False
              for name, limits in scenario.slo.items()},
         gpus=deployment.gpus,
         price_usd_per_gpu_hour=deployment.price_usd_per_gpu_hour or None,
-        tiers=tuple(name for name in ("dram", "nvme", "remote") if getattr(scenario.tiers, name, None) is not None),
+        tiers=tuple(name for name in TIERS if getattr(scenario.tiers, name, None) is not None),
+        keeps=tuple(name for name in TIERS if not getattr(getattr(scenario.tiers, name), "exclusive", True)),
         if_empty=if_empty(scenario),
         closed=closed,
         seed=scenario.seed,

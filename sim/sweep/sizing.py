@@ -15,8 +15,8 @@ from sim.sweep.verdict import Verdict, effect, judge
 if TYPE_CHECKING:
     from sim.scenario.model import Scenario
 
-#: Loads tried at most for the answer, and for each relief.
-BUDGET, RELIEF_BUDGET = 12, 8
+#: Loads tried at most for the answer, for a load that surely meets where the answer only may, and for each relief.
+BUDGET, SURE_BUDGET, RELIEF_BUDGET = 12, 8, 8
 #: Relative width of the answer's interval that ends the search: of rates, and of whole numbers.
 TOLERANCE, WHOLE_TOLERANCE = 0.02, 0.005
 #: Replications of a load at first (at least), and at most.
@@ -140,7 +140,7 @@ def size(scenario: Any, find: str = "concurrency", *, overrides: Sequence[str] =
     first = max(FIRST, ready.replications)
     trials = Trials(ready, load, first, max(first, most_replications), jobs, progress or (lambda text: None))
     begin = _guess(ready, load)
-    found = _search(trials, begin, tolerance)
+    found = _surely(trials, _search(trials, begin, tolerance), tolerance)
     return _result(trials, found, begin, tolerance, reliefs=reliefs)
 
 
@@ -167,6 +167,22 @@ def _search(trials: Trials, begin: float, tolerance: float, resource: str = "", 
     return search.largest(lambda value: trials.of(value, resource).verdict.likely, begin,
                           least=load.least(trials.scenario), most=1e7, whole=load.whole,
                           tolerance=tolerance, budget=budget, **known)
+
+
+def _surely(trials: Trials, found: search.Found, tolerance: float) -> search.Found:
+    """Go on to less load (for replicas: to more of them) where nothing tried surely meets the objectives."""
+    replicas = trials.load.find == "replicas"
+    begin = found.bad if replicas else found.fine
+    if begin is None or trials.sure("meets"):
+        return found
+    if replicas:
+        more = search.largest(lambda count: trials.of(count).verdict.answer != "meets", begin, known_fine=begin,
+                              least=1.0, most=1e6, whole=True, tolerance=0.0, budget=SURE_BUDGET)
+    else:
+        more = search.largest(lambda value: trials.of(value).verdict.answer == "meets", begin, known_bad=begin,
+                              least=trials.load.least(trials.scenario), most=1e7, whole=trials.load.whole,
+                              tolerance=tolerance, budget=SURE_BUDGET)
+    return search.Found(found.fine, found.bad, (*found.trials, *more.trials))
 
 
 def _ends(trials: Trials, found: search.Found, resource: str = "") -> tuple[float | None, float | None, float | None]:

@@ -52,6 +52,8 @@ def complaint(source: Any, *overrides: str) -> str:
     ("duration: [1]", "duration: expected a time like 45 s, 100 ms, 2 h (got [1])"),
     ("warmup: soon", "warmup: expected auto or a time like 45 s, 100 ms, 2 h (got soon)"),
     ("warmup: -3", "warmup: must be >= 0 (got -3)"),
+    ("warmup: 2 h\nduration: 5400", "warmup: must be shorter than the duration, 5400 s, or nothing is left to measure "
+     "(got 7200 s)"),
     ("weights_dtype: fp32", "weights_dtype: unknown value; choose from bf16, fp16, fp8, nvfp4, int4 (got fp32)"),
     ("parallelism: 8", "parallelism: expected a mapping (got 8)"),
     ("parallelism: {tp: 0}", "parallelism.tp: must be greater than or equal to 1 (got 0)"),

@@ -12,6 +12,7 @@ import sim
 from sim.errors import InputError
 from sim.metrics import billing
 from sim.metrics.billing import Price
+from sim.metrics.volume import volume
 
 PLAIN = Price("p", "x", "2026-01-01", input=1.0, output=10.0, read=0.1, write={300: 1.25, 3600: 2.0},
               minimum_tokens=100)
@@ -159,3 +160,57 @@ def test_a_shorter_life_multiplies_the_bill(tmp_path, capsys):
         main(["bill", str(tmp_path / "out"), "--price", "claude-sonnet-4.5", "--ttl", "7 min"])
     assert left.value.code == 2
     assert "written for 300 s, 3600 s" in capsys.readouterr().err
+
+
+def summary_with(per_s, usd=1200.0, span_s=3600.0, replications=2):
+    return {"throughput": {"trajectories_per_s": per_s}, "cost": {"usd": usd, "usd_per_trajectory": None},
+            "checks": {"span_s": span_s, "replications": replications, "warmup_s": 0.0}}
+
+
+@pytest.mark.parametrize(("tasks", "deployments", "utilisation"), [
+    (8640, 1, 1.0), (8641, 2, 8641 / 17280), (50_000, 6, 50_000 / 51_840), (1, 1, 1 / 8640)])
+def test_what_serves_the_tasks_of_a_day(tasks, deployments, utilisation):
+    found = volume(summary_with(0.1), tasks, nodes=2)  # 8,640 a day, for 14,400 USD
+    assert (found.deployments, found.nodes) == (deployments, 2 * deployments)
+    assert found.utilisation == pytest.approx(utilisation)
+    assert found.usd_per_day == pytest.approx(14_400 * deployments)
+    assert found.usd_per_task == pytest.approx(14_400 * deployments / tasks)
+    assert volume(summary_with(0.1, usd=None), tasks).usd_per_task is None
+
+
+@pytest.mark.parametrize(("tasks", "per_s", "said"), [
+    (0, 0.1, "expected tasks a day"), (-5, 0.1, "expected tasks a day"), (float("nan"), 0.1, "expected tasks a day"),
+    (1e13, 0.1, "expected tasks a day"), (5, 0.0, "no trajectory finished"), (5, None, "no trajectory finished")])
+def test_tasks_that_make_no_sense(tasks, per_s, said):
+    with pytest.raises(InputError, match=said):
+        volume(summary_with(per_s), tasks)
+
+
+def test_the_command_says_what_a_day_costs(tmp_path, capsys):
+    from sim.cli import main
+
+    result = sim.run({"duration": "60 s", "warmup": 0, "model": "llama-3.1-8b", "hardware": "dgx-h100", "nodes": 2,
+                      "workload": {"agents": {"prompt": [{"name": "p", "tokens": 2000}], "turns": 1, "output": 20},
+                                   "arrivals": {"closed": {"concurrency": 4}}}})
+    result.save(tmp_path / "run")
+    per_day = result.summary["throughput"]["trajectories_per_s"] * 86400
+    tasks = round(per_day * 2.5)
+
+    def run(*more):
+        with pytest.raises(SystemExit) as left:
+            main(["bill", str(tmp_path / "run"), "--price", "gpt-5", *more])
+        return left.value.code, capsys.readouterr()
+
+    status, said = run("--daily-tasks", str(tasks))
+    text = " ".join(said.out.split())
+    assert status == 0
+    assert "self-hosted: 3 deployments like the one simulated (6 nodes), in use to 83% of what they finish" in text
+    own, hosted = json.loads(run("--daily-tasks", str(tasks), "--json")[1].out)
+    assert (own["deployments"], own["nodes"]) == (3, 6)
+    assert own["usd_per_day"] == pytest.approx(3 * 2 * 8 * 24 * result.summary["cost"]["usd"] / (16 * 60 / 3600))
+    assert hosted["usd_per_day"] == pytest.approx(hosted["usd_per_trajectory"] * tasks)
+    assert "deployments" not in json.loads(run("--json")[1].out)[0]
+    status, said = run("--daily-tasks", "-3")
+    assert (status, said.err.count("\n")) == (2, 1)
+    assert "daily-tasks: expected tasks a day" in said.err
+    assert result.bill("gpt-5", daily_tasks=tasks)["deployments"][0] == 3

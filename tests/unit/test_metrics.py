@@ -22,7 +22,7 @@ from sim.sweep.store import plain
 KEYS = {"turns", "trajectories", "ttft_s", "itl_s", "tpot_s", "turn_s", "trajectory_s", "throughput", "goodput",
         "hit_rate", "counts", "ledger", "hold_GB_s", "concurrency", "binds", "cost", "checks", "intervals", "wall_s",
         "events", "band", "allocation", "blocks", "breakers", "prediction_error", "unused_tiers", "routing",
-        "over_hbm_bytes"}
+        "lost_contexts", "over_hbm_bytes"}
 
 
 def summary_of(engine, facts=None, replications=1, **options):

@@ -124,6 +124,30 @@ def test_a_sweep_says_its_points(swept):
     assert swept.read_text(encoding="utf-8").count("<figure>") >= 4
 
 
+def test_a_sweep_says_of_each_point_whether_it_was_steady(home, swept, tmp_path):
+    import pandas as pd
+
+    from sim.metrics.steady import WORST
+    from sim.report.sweeps import STEADY
+
+    folder = tmp_path / "sweep"
+    shutil.copytree(home / "sweep", folder)
+    frame = pd.read_parquet(folder / "points.parquet")
+    words = dict(zip(range(4), WORST[:4], strict=True))
+    frame.assign(steady=frame["point"].map(words)).to_parquet(folder / "points.parquet")
+    text = report(folder, tmp_path / "states.html").read_text(encoding="utf-8")
+    said = " ".join(" ".join(read(tmp_path / "states.html").said).split())
+    for word in words.values():
+        assert f"{word.capitalize()} At 1 of 4 points" in said, word
+        assert f">{STEADY.get(word, word)}</td>" in text, word
+    frame.assign(steady="steady").to_parquet(folder / "points.parquet")
+    said = " ".join(read(report(folder, tmp_path / "fine.html")).said)
+    assert "At 4 of 4 points" not in said
+    assert said.count("yes") == 4
+    frame.drop(columns="steady").to_parquet(folder / "points.parquet")
+    assert "Every point" in " ".join(read(report(folder, tmp_path / "older.html")).said)
+
+
 def test_a_sweep_with_failed_runs_lists_their_errors(home, swept, tmp_path):
     import pandas as pd
 

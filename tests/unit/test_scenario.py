@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -230,7 +230,11 @@ sizes = st.floats(min_value=1, max_value=1e15)
     "sweep": st.just({"grid": {"seed": [1, 2.5, "off", None, True]}}),
 }))
 def test_what_is_written_out_loads_back_equal(data: dict[str, Any]) -> None:
-    one = load(data)
+    try:
+        one = load(data)
+    except InputError as error:
+        assume("warmup: must be shorter" not in str(error))
+        raise
     text = dump(one)
     assert load(text) == one
     assert dump(load(text)) == text

@@ -79,3 +79,20 @@ def test_lives_that_go_on_count():
 
     curve = ecdf(CensoredData.right_censored(ages, ~ended)).sf
     assert median_life(ages, ended) == curve.quantiles[np.argmax(curve.probabilities <= 0.5)]
+
+
+def test_turns_longer_than_the_models_context_are_said():
+    from sim.metrics.wording import facts
+
+    model = {"n_params": 8e9, "n_layers": 32, "n_heads": 32, "n_kv_heads": 8, "head_dim": 128, "d_model": 4096}
+
+    def said(limit: int) -> list[str]:
+        made = sim.run({"duration": "20 s", "warmup": 0, "model": {**model, "context_limit": limit},
+                        "hardware": "dgx-h100",
+                        "workload": {"agents": {"prompt": [{"name": "p", "tokens": 2000}], "turns": 1, "output": 8},
+                                     "arrivals": {"closed": {"concurrency": 1}}}})
+        return [text for label, text in facts(made.summary) if label == "TOO LONG"]
+
+    (line,) = said(1000)
+    assert "turns are longer than the model's context" in line
+    assert not said(4000)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import sim
 from sim.errors import InputError
-from sim.sweep import relief, search
-from sim.sweep.verdict import effect, judge
+from sim.sweep import relief, search, sizing
+from sim.sweep.verdict import Verdict, effect, judge
 
 LLAMA = {"n_params": 70_600_000_000, "n_layers": 80, "n_heads": 64, "n_kv_heads": 8, "head_dim": 128, "d_model": 8192}
 FAST = {"gpu": {"hbm_bytes": 1e15, "hbm_Bps": 1e15, "peak_flops": {"bf16": 1e20}}, "gpus": 4,
@@ -123,6 +123,42 @@ def test_what_cannot_be_sized(find, changes, said):
         sim.size(capacity(False).model_copy(update=changes), find)
     with pytest.raises(InputError, match="use --find rate"):
         sim.size(mmc(1, 0.5), "concurrency")
+
+
+class Judged:
+    """Verdicts without simulation: at a limit or below a load surely meets, up to another it may, then it misses."""
+
+    def __init__(self, surely: float, likely: float, *, up: bool = False) -> None:
+        self.surely, self.likely, self.up = surely, likely, up
+
+    def __call__(self, trials, value, resource):
+        good = (value >= self.surely, value >= self.likely) if self.up else (value <= self.surely, value <= self.likely)
+        answer = "meets" if good[0] else "unsure" if good[1] else "misses"
+        told = {"binds": {"resource": None, "why": ""}, "cost": {"usd_per_trajectory": None}, "checks": {}}
+        return sizing.Candidate(value, Verdict(answer, good[1], [], "" if good[1] else "late"), [told])
+
+
+@pytest.mark.parametrize(("surely", "likely", "low"), [
+    (9, 16, 9), (1, 16, 1), (0, 16, 0), (14, 16, 14), (9, 9, 9), (64, 100, 64)])
+def test_a_search_goes_on_until_a_load_surely_meets(surely, likely, low, monkeypatch):
+    monkeypatch.setattr(sizing, "_guess", lambda scenario, load: 64.0)
+    judged = Judged(surely, likely)
+    monkeypatch.setattr(sizing.Trials, "_try", lambda trials, value, resource: judged(trials, value, resource))
+    found = sim.size(capacity(False), reliefs=False)
+    assert (found.answer, found.high) == (likely, likely + 1)
+    assert found.low == low
+    assert len(found.candidates) <= sizing.BUDGET + sizing.SURE_BUDGET
+    assert low or min(row["value"] for row in found.candidates) == 1
+
+
+def test_so_does_one_for_replicas(monkeypatch):
+    monkeypatch.setattr(sizing, "_guess", lambda scenario, load: 2.0)
+    judged = Judged(7, 3, up=True)
+    monkeypatch.setattr(sizing.Trials, "_try", lambda trials, value, resource: judged(trials, value, resource))
+    scenario = capacity(False)
+    roomy = scenario.hardware.model_copy(update={"gpus": 64})
+    found = sim.size(scenario.model_copy(update={"hardware": roomy}), "replicas", reliefs=False)
+    assert (found.answer, found.low, found.high) == (3, 3, 7)
 
 
 @given(limit=st.integers(0, 5000), guess=st.floats(0.5, 20000), tolerance=st.sampled_from([0.0, 0.01]))

@@ -105,7 +105,10 @@ def test_replicas_in_words():
 def test_what_is_not_sure_is_said():
     text = said(result([], low=0.0, high=None))
     assert "30 trajectories alive meet the objectives, most likely" in text
-    assert "of the loads tried none surely meets them, none surely misses them" in text
+    assert "of the loads tried, down to 30, none surely meets them, none surely misses them" in text
+    assert "30 trajectories alive meet the objectives, most likely (9 surely)\n" in said(result([], low=9.0))
+    few = said(result([], answer=4.0, low=3.0, high=6.0, find="replicas"))
+    assert "as few as 4 replicas meet the objectives, most likely (6 surely)\n" in few
 
 
 def test_every_relief_has_a_price():

@@ -67,14 +67,16 @@ def test_what_is_said_stays():
     ({"retention": {"policy": "offload", "to": "remote"}}, ALL,
      {"dram": "moves contexts only to remote memory", "nvme": "host DRAM never fills up"}),
     ({"retention": "break_even"}, {"remote": ALL["remote"]}, {"remote": "offload, to: remote"}),
-    ({"retention": "keep"}, {"dram": {"capacity": 0}}, {}),
+    ({"retention": "keep"}, {"dram": {"capacity": 0}}, {"dram": "its capacity is 0"}),
+    ({"retention": {"policy": "offload", "to": "nvme"}}, {"nvme": {"capacity": 0}},
+     {"nvme": "set tiers.nvme.capacity"}),
 ])
 def test_tiers_that_nothing_writes_to(changes, tiers, expected):
     scenario = loaded(tiers, **changes)
     found = unwritten(scenario)
     assert set(found) == set(expected)
     assert all(part in found[name] for name, part in expected.items())
-    assert set(if_empty(scenario)) == {name for name in tiers if tiers[name]["capacity"]}
+    assert set(if_empty(scenario)) == set(tiers)
 
 
 def test_following_the_advice_feeds_the_tier():
@@ -82,6 +84,12 @@ def test_following_the_advice_feeds_the_tier():
     assert set(unwritten(dry)) == {"nvme", "remote"}
     fed = sim.scenario.load(sim.scenario.dump(dry), ["tiers.dram.evict_to=nvme"])
     assert not unwritten(fed)
+
+
+def test_a_tier_of_size_zero_is_named_where_contexts_were_to_go_there():
+    made = sim.run(BASE | {"tiers": {"nvme": {"capacity": 0}}, "retention": {"policy": "offload", "to": "nvme"}})
+    (said,) = [text for label, text in facts(made.summary) if label == "UNUSED"]
+    assert said.startswith("NVMe stayed empty: its capacity is 0, so it is as if it were not there")
 
 
 def test_a_run_says_which_tier_stayed_empty(tmp_path):

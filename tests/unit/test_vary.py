@@ -119,3 +119,20 @@ def test_a_wrong_vary_is_one_line(vary: str, says: str) -> None:
     with pytest.raises(sim.InputError, match=says) as caught:
         sim.load(SMALL + f"vary: {vary}\n")
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("vary", "says"), [
+    ("parallelism.tp=1,3", "--vary parallelism.tp=3: parallelism.tp: must divide the 32 attention heads"),
+    ("engine.block_size=16,x", "--vary engine.block_size=x: engine.block_size: expected a whole number (got x)"),
+    ("tiers.dram.capacity=1 TiB,5 furlongs", "--vary tiers.dram.capacity=5 furlongs: tiers.dram.capacity: unknown"),
+    ("duration=1h,1s", "warmup: must be shorter than the duration, 1 s, or nothing is left to measure (got 5 s); with "
+                       "--vary duration=1s"),
+])
+def test_one_wrong_value_is_named_before_anything_runs(vary: str, says: str, tmp_path: Path) -> None:
+    path = tmp_path / "small.yaml"
+    path.write_text(SMALL.replace("warmup: 0", "warmup: 5"))
+    with pytest.raises(sim.InputError) as wrong:
+        runs.start(path, tmp_path / "out", [], vary, force=False)
+    assert says in str(wrong.value)
+    assert "\n" not in str(wrong.value)
+    assert not (tmp_path / "out").exists()

@@ -152,8 +152,14 @@ def test_context_limit_ends_a_trajectory():
 
 
 def test_a_first_prompt_beyond_the_limit_is_cut():
-    turns = in_order(draw({**PLAIN, "context_limit": 500})[0])
-    assert [(t.prompt_tokens, t.output_tokens) for t in turns] == [(450, 50)]
+    task = {"name": "task", "tokens": {"uniform": {"low": 10, "high": 1000}}}
+    drawn = [in_order(agent) for agent in draw({**PLAIN, "prompt": [task], "turns": 1, "context_limit": 500}, 40)]
+    firsts = [turns[0].prompt_tokens for turns in drawn]
+    assert max(firsts) == 450
+    assert min(firsts) < 450
+    assert {turns[0].output_tokens for turns in drawn} == {50}
+    with pytest.raises(ValueError, match="context_limit: must be above the tokens of a first prompt, which has 1200"):
+        TrajectorySpec.model_validate({**PLAIN, "context_limit": 500})
 
 
 def test_join_all_waits_for_every_child_and_takes_their_outputs():
@@ -226,7 +232,7 @@ RICH = {
 
 @settings(max_examples=60)
 @given(join=st.sampled_from(["all", "first", "best", "subagent"]), volatile=st.booleans(), tail=st.booleans(),
-       strip=st.sampled_from([0, 0.3, 1]), limit=st.sampled_from([None, 300, 9000]), seed=st.integers(0, 1000))
+       strip=st.sampled_from([0, 0.3, 1]), limit=st.sampled_from([None, 600, 9000]), seed=st.integers(0, 1000))
 def test_every_trajectory_is_sound(join, volatile, tail, strip, limit, seed):
     prompt = list(RICH["prompt"])
     if volatile:
@@ -234,7 +240,7 @@ def test_every_trajectory_is_sound(join, volatile, tail, strip, limit, seed):
     if tail:
         prompt += [{"name": "conversation"}, {"name": "end", "tokens": 5}]
     spec = {**RICH, "prompt": prompt, "strip_thinking": strip, "context_limit": limit,
-            "compaction": None if limit == 300 else RICH["compaction"],
+            "compaction": None if limit == 600 else RICH["compaction"],
             "branching": {**RICH["branching"], "join": join}}
     for t in draw(spec, 4, seed=seed):
         check_sound(t)
