@@ -10,25 +10,29 @@ import simpy
 from sim.alarm import Alarm
 from sim.engine.job import Job
 from sim.engine.replica import Replica
+from sim.engine.sent import Sent
 from sim.engine.session import Session
 from sim.errors import InputError
 from sim.policies.routing import Routing
 from sim.records import Sink
-from workloads.trajectory import Closed, Stream, Trajectory, Turn
+from workloads.trajectory import Closed, Stream, Trajectory
 
 #: A run ends when so many trajectories in a row from its start have been turned away.
 MOST_REJECTED = 100
 
 
 class _View:
-    """The replicas as a router sees them when `turn` arrives."""
+    """The replicas as a router sees them when `job` arrives; `sent` is what it remembers of each, by how much."""
 
-    __slots__ = ("_alive", "replicas", "turn")
+    __slots__ = ("_alive", "_sent", "head", "job", "replicas")
 
-    def __init__(self, replicas: list[Replica], alive: list[int], turn: Turn) -> None:
+    def __init__(self, replicas: list[Replica], alive: list[int], job: Job, sent: dict[int, list[Sent]]) -> None:
         self.replicas = replicas
         self._alive = alive
-        self.turn = turn
+        self._sent = sent
+        self.job = job
+        #: Tokens of the prompt that the router will remember to have sent; 0 if it never asks.
+        self.head = 0
 
     def __len__(self) -> int:
         return len(self.replicas)
@@ -41,10 +45,36 @@ class _View:
         """Return each replica's turns, running or waiting."""
         return [replica.load for replica in self.replicas]
 
+    def waiting(self) -> list[int]:
+        """Return each replica's turns that are not admitted yet, or whose context is being loaded."""
+        return [replica.load - len(replica.admission.running) for replica in self.replicas]
+
+    def kv_use(self) -> list[float]:
+        """Return the share of each replica's pool that turns and kept pauses hold."""
+        return [replica.used_blocks(replica.env.now) / replica.kv.pool.total for replica in self.replicas]
+
     def matches(self) -> list[int]:
         """Return the prompt tokens that each replica's prefix cache holds."""
-        turn = self.turn
+        turn = self.job.turn
         return [replica.kv.match(turn.stream, turn.prompt_tokens)[1] for replica in self.replicas]
+
+    def host_matches(self) -> list[int]:
+        """Return the prompt tokens that each replica's prefix cache and the tiers below it hold."""
+        turn, owner = self.job.turn, self.job.session.trajectory.number
+        found = []
+        for replica, have in zip(self.replicas, self.matches(), strict=True):
+            host = replica.pauses.host
+            below = [] if host.empty else host.cover(turn.stream, turn.prompt_tokens - 1, have, owner)
+            found.append(have + sum(below) * host.config.block_tokens)
+        return found
+
+    def sent(self, capacity: int, head: int) -> list[int]:
+        """Return how many of the prompt's first `head` tokens were sent to each replica before."""
+        self.head = head
+        remembered = self._sent.setdefault(capacity, [])
+        while len(remembered) < len(self.replicas):
+            remembered.append(Sent(capacity))
+        return [one.match(self.job.turn.stream, head) for one in remembered]
 
 
 class Cluster:
@@ -74,6 +104,8 @@ class Cluster:
         self.progress: Callable[[float, int], None] | None = None
         self._backlog: deque[tuple[Trajectory, float]] = deque()
         self._routed = 0
+        #: What the router remembers of the prompts it sent to each replica, by how many tokens.
+        self._sent: dict[int, list[Sent]] = {}
         #: Trajectories alive by the replica that served their last turn; not kept with a single replica.
         self._alive_at: list[int] = []
         self._alive_integral_s = 0.0
@@ -109,8 +141,11 @@ class Cluster:
         alive = self._alive_at
         if len(alive) < len(self.replicas):
             alive.extend([0] * (len(self.replicas) - len(alive)))
-        chosen = self.routing.choose(_View(self.replicas, alive, turn), previous, self._routed, turn.prompt_tokens)
+        view = _View(self.replicas, alive, job, self._sent)
+        chosen = self.routing.choose(view, previous, self._routed, turn.prompt_tokens)
         self._routed += 1
+        for remembered in self._sent.values():
+            remembered[chosen].add(turn.stream, view.head)
         if chosen != previous:
             alive[chosen] += 1
             if previous is not None:

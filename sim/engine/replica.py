@@ -125,6 +125,15 @@ class Replica:
         admission = self.admission
         return len(admission.running) + admission.reloads.count + admission.queue.count
 
+    def used_blocks(self, now_s: float) -> int:
+        """Return the blocks that turns and kept pauses hold, those of the steps that have begun included."""
+        kv, batch = self.kv, self.batch
+        used = kv.pool.total - kv.pool.free - kv.tree.dormant
+        if self._steps > 0 and not self._chunks and batch.size:
+            begun = steps_until(self._lines, batch.context, batch.size, self._steps, now_s - self._start_s)
+            used += max(0, batch.blocks_for(begun) - self._taken)
+        return used
+
     def holds(self) -> str:
         """Return in words what the longest context is that the replica takes."""
         return f"the KV pool of a replica holds {self.kv.pool.total * self.kv.pool.block_tokens:,} tokens"

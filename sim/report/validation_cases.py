@@ -34,8 +34,8 @@ SEEDS = (1, 2, 3, 4, 5)
 #: Measured times closer than this have no order; nor have predicted ones.
 MARGIN = 0.05
 
-#: 41,000 blocks an engine and two engines a host, written as soon as computed: 41,000 x 16 tokens x 262,144 B x 2.
-OFFLOAD = "tiers.dram={capacity: 344 GB, write: on_compute, prompt_only: true}"
+#: 41,000 blocks an engine, written as soon as computed: 41,000 x 16 tokens x 262,144 B.
+OFFLOAD = "tiers.dram={capacity: 172 GB, write: on_compute, prompt_only: true}"
 
 
 def measured(name: str) -> pd.DataFrame:
@@ -63,12 +63,11 @@ def side_by_side(points: Iterable[tuple[Any, ...]], work: Any, jobs: int) -> lis
 
 
 def job_time(policy: str, rate: int, window_s: int, mfu: float | None, seed: int = SEEDS[0],
-             change: str = "") -> float:
+             *changes: str) -> float:
     """Return the mean seconds of a job; with an `mfu` step times are a roofline's, else the measured profile's."""
     timing = [] if mfu is None else [f"timing={{roofline: {{mfu: {mfu}}}}}"]
     found = run(POLICIES[policy], f"seed={seed}", f"workload.agents.repeat={rate * window_s}",
-                f"workload.arrivals.poisson.rate={rate}/s", *timing,
-                *filter(None, [change])).summary
+                f"workload.arrivals.poisson.rate={rate}/s", *timing, *changes).summary
     return float(found["trajectory_s"]["mean"])
 
 
@@ -106,6 +105,18 @@ def fitted(table: pd.DataFrame) -> float:
 def errors_by_mfu(table: pd.DataFrame) -> dict[float, float]:
     """Return the median error by `mfu` (0: measured step times)."""
     return {float(mfu): median_error(table[table["mfu"] == mfu]) for mfu in sorted(set(table["mfu"]))}
+
+
+def line_window_s(times: pd.Series) -> float:
+    """Return how long jobs arrive if the times of a policy, by jobs/s, are those of an engine of constant throughput.
+
+    Jobs that arrive at `rate` for W seconds and are served at `most` jobs/s in the order of their arrival take
+    ``T + W/2 (rate/most - 1)`` on average, T without a queue: a line in the rate that crosses T at `most`, with a slope
+    of ``W / (2 most)``. The line goes through the highest rate and 6 jobs/s, T is the time at 1 job/s.
+    """
+    low, high = 6, max(RATES)
+    slope = (times[high] - times[low]) / (high - low)
+    return float(2.0 * slope * (low - (times[low] - times[1]) / slope))
 
 
 def error_range(table: pd.DataFrame) -> tuple[float, float]:

@@ -67,6 +67,8 @@ class Deployment:
     piece_bytes
         Contiguous bytes of a copy on one GPU, infinite where they are a whole context's; the host link's rates are
         those of such pieces.
+    step_overhead_s
+        Seconds added to every step, whatever is in it.
     step_slowdown
         Share by which steps take longer while a copy runs.
     dram_Bps
@@ -118,6 +120,7 @@ class Deployment:
     host_link_Bps_both: float
     host_link_latency_s: float
     piece_bytes: float
+    step_overhead_s: float
     step_slowdown: float
     dram_Bps: float
     tiers: Mapping[str, TierPlace]
@@ -239,7 +242,8 @@ def _deploy(scenario: Scenario) -> Deployment:
         nvlink_Bps=node.gpu.nvlink_Bps or min(node.host_link.out_Bps, node.host_link.in_Bps),
         host_link_Bps_out=min(group * rates.out_Bps, cap), host_link_Bps_in=min(group * rates.in_Bps, cap),
         host_link_Bps_both=min(group * rates.both_Bps, cap), host_link_latency_s=moves.latency_s,
-        piece_bytes=moves.piece_bytes, step_slowdown=moves.slowdown, dram_Bps=node.host_dram_Bps,
+        piece_bytes=moves.piece_bytes, step_overhead_s=scenario.engine.step_overhead, step_slowdown=moves.slowdown,
+        dram_Bps=node.host_dram_Bps,
         tiers=places(scenario, node, pool * per_node),
         price_usd_per_gpu_hour=node.price_usd_per_gpu_hour,
     )

@@ -200,6 +200,9 @@ def _times(scenario: Scenario, place: Deployment, cost: StepCost, contexts: Cont
         yield Row(section, f"attention efficiency, blocks of {place.block_size}{suffix}",
                   model.attention_efficiency, "",
                   f"rate of KV reads, blocks of {REFERENCE} = 1; {source_of(profile, place.block_size)}")
+    if place.step_overhead_s:
+        yield Row(section, "overhead of every step", place.step_overhead_s, "s",
+                  f"engine.step_overhead{', beside what the profile holds' if measured else ''}; in all times below")
     for suffix, model, _, how in models:
         yield Row(section, f"decode step, 1 turn at an empty context{suffix}", model.step(1, 0), "s", how)
     balance = roofline.compute_bound_tokens(place.n_active_params, place.step_weight_bytes(1e9) * place.pp,
@@ -282,7 +285,7 @@ def _copies(scenario: Scenario, place: Deployment) -> str:
 def _assumptions(scenario: Scenario, place: Deployment, cost: StepCost) -> list[str]:
     timing = scenario.timing.roofline
     how = ("the larger of all compute and all memory traffic" if timing.mode == "max" else
-           "summed over kernel classes, with collectives and overhead")
+           "summed over kernel classes, with collectives")
     times = [f"Step times are a roofline at MFU {timing.mfu:g} and MBU {timing.mbu:g}, {how}."]
     said = [*(_measured(cost) if isinstance(cost, MeasuredCost) else times),
             f"Where sharing is looked at, {SHARED:.0%} of each context is common to all trajectories; of these agents' "

@@ -83,13 +83,11 @@ class Roofline(_Config):
 
     mode: Literal["max", "sum"] = "sum"
     """`max`: the longer of all compute and all memory traffic; `sum`: the same kernel class by kernel class, with
-    collectives and overhead added."""
+    collectives added."""
     mfu: Fraction = Field(0.5, gt=0)
     """Share of the peak compute rate that is reached."""
     mbu: Fraction = Field(0.8, gt=0)
     """Share of the peak memory bandwidth that is reached."""
-    step_overhead_s: Seconds = Field(0.0, ge=0)
-    """Time added to every step for scheduling and launches (mode `sum`)."""
     collective_latency_s: Seconds = Field(5e-6, ge=0)
     """Start-up time of one all-reduce or stage hand-over (mode `sum`)."""
 
@@ -150,6 +148,10 @@ class Engine(_Config):
     """Activation memory of a GPU; when left out, a formula in the token budget."""
     runtime: Bytes = Field(float(2 * GiB), ge=0)
     """Memory of a GPU taken by the CUDA context, graphs and communication buffers."""
+    step_overhead: Annotated[Seconds, Field(ge=0, le=1e6)] = 0.0
+    """Time added to every step, whatever is in it. A roofline has none of its own, so it is all of scheduling and
+    launching; measured step times hold those of the engine measured, so it is what yours takes more, as with a cache
+    connector."""
     max_trajectories: Annotated[int, Field(ge=1)] | None = None
     """Trajectories a replica admits at a time; the others wait to start."""
     schedule: Annotated[Schedule, BeforeValidator(shorthand.SCHEDULE.expand)] = Chunked()

@@ -90,11 +90,10 @@ def resources(scenario: Scenario) -> list[str]:
     if tiers:
         names.append("host_link")
         names += [resource for tier in tiers for resource in (tier, f"{tier}_link") if resource in WORDS]
-    if timed:
-        if scenario.parallelism.tp * scenario.parallelism.pp > 1 and _node(scenario).gpu.nvlink_Bps:
-            names.append("interconnect")
-        if getattr(getattr(scenario.timing, "roofline", None), "step_overhead_s", 0.0) > 0:
-            names.append("step_overhead")
+    if timed and scenario.parallelism.tp * scenario.parallelism.pp > 1 and _node(scenario).gpu.nvlink_Bps:
+        names.append("interconnect")
+    if scenario.engine.step_overhead > 0:
+        names.append("step_overhead")
     return [*names, "batch_slots"]
 
 
@@ -106,12 +105,8 @@ def relieve(scenario: Scenario, resource: str, factor: float = FACTOR) -> Scenar
     resource
         A key of `WORDS`.
     """
-    if resource in ("memory", "batch_slots"):
+    if resource in ("memory", "batch_slots", "step_overhead"):
         return scenario.model_copy(update={"engine": _engine(scenario, resource, factor)})
-    if resource == "step_overhead":
-        roofline = scenario.timing.roofline
-        quicker = roofline.model_copy(update={"step_overhead_s": roofline.step_overhead_s / factor})
-        return scenario.model_copy(update={"timing": scenario.timing.model_copy(update={"roofline": quicker})})
     tier = resource.removesuffix("_link")
     if tier in TIER_LABELS:
         return _tier(scenario, tier, resource != tier, factor)
@@ -135,6 +130,8 @@ def _engine(scenario: Scenario, resource: str, factor: float) -> Any:
     engine, pool = scenario.engine, deploy(scenario).pool_bytes
     if resource == "memory":
         return engine.model_copy(update={"pool": pool * factor})
+    if resource == "step_overhead":
+        return engine.model_copy(update={"step_overhead": engine.step_overhead / factor})
     wider = engine.schedule.model_copy(update={"max_seqs": int(engine.schedule.max_seqs * factor)})
     # Activations of more sequences would come out of the pool, which is another resource.
     return engine.model_copy(update={"schedule": wider, "pool": pool})

@@ -50,7 +50,8 @@ def build(timing: Any, deployment: Any) -> StepCost:
         if not profile.planning:
             raise InputError(f"was measured on {profile.device}, which is not for planning", field="timing.measured",
                              got=timing.measured)
-        return MeasuredCost(profile, replica, deployment.model, deployment.weights_dtype, deployment.kv_dtype)
+        return MeasuredCost(profile, replica, deployment.model, deployment.weights_dtype, deployment.kv_dtype,
+                            deployment.step_overhead_s)
     roofline = timing.roofline
-    return RooflineCost(replica, roofline.mode, roofline.mfu, roofline.mbu, roofline.step_overhead_s,
+    return RooflineCost(replica, roofline.mode, roofline.mfu, roofline.mbu, deployment.step_overhead_s,
                         roofline.collective_latency_s)

@@ -44,6 +44,8 @@ class MeasuredCost:
         The model: its layers' shapes (a `hardware_profiles.ModelProfile`).
     weights_dtype, kv_dtype
         Formats of weights and KV.
+    step_overhead_s
+        Added to every step, beside what the profile's engine adds.
 
     Raises
     ------
@@ -53,7 +55,8 @@ class MeasuredCost:
         instead: said in `substitutions`, each use counted in `warnings`.
     """
 
-    def __init__(self, profile: Profile, replica: Replica, model: Any, weights_dtype: str, kv_dtype: str) -> None:
+    def __init__(self, profile: Profile, replica: Replica, model: Any, weights_dtype: str, kv_dtype: str,
+                 step_overhead_s: float = 0.0) -> None:
         self.profile = profile
         self.replica = replica
         self.excursions = Excursions()
@@ -81,6 +84,7 @@ class MeasuredCost:
             said.append(f"{states} linear-attention layers of {model.name}: not measured, a roofline at the achieved "
                         "rates")
         engine = profile.engine
+        self._extra_s = step_overhead_s
         self._step_s = float(engine.get("step_s", 0.0)) + self._layers * float(engine.get("layer_s", 0.0))
         self._sequence_s = float(engine.get("sequence_s", 0.0))
         self._lines: dict[int, tuple[Line, ...]] = {}
@@ -119,7 +123,7 @@ class MeasuredCost:
         if not chunks:
             return max(line[0] + line[1] * context_tokens for line in self.decode_lines(decoding))
         tokens = decoding + sum(new for new, _ in chunks)
-        total = self._fixed_s(tokens, decoding + len(chunks), ragged=True) + self._prefill_s(chunks)
+        total = self._extra_s + self._fixed_s(tokens, decoding + len(chunks), ragged=True) + self._prefill_s(chunks)
         if decoding:
             self._attention.note(self.excursions, decoding, context_tokens)
             total += self._attention.decode_s(decoding, context_tokens)
@@ -132,6 +136,7 @@ class MeasuredCost:
             fixed = self._fixed_s(decoding, decoding)
             lines, error = two_lines(lambda total: fixed + self._attention.decode_s(decoding, total),
                                      [float(decoding * each) for each in CONTEXTS])
+            lines = tuple(Line(line.base_s + self._extra_s, line.slope_s) for line in lines)
             self._lines[decoding] = lines
             self.line_error[decoding] = error
         return lines
@@ -157,7 +162,7 @@ class MeasuredCost:
         kv += self._states_s(decoding + len(chunks))
         return {"compute": compute + (0.0 if weights_bind else linear), "weights": linear if weights_bind else 0.0,
                 "kv": kv, "communication": self._collectives_s(tokens),
-                "overhead": self._overhead_s(tokens, decoding + len(chunks))}
+                "overhead": self._extra_s + self._overhead_s(tokens, decoding + len(chunks))}
 
     def _note_block(self, said: list[str]) -> None:
         """Say it once when the block size is not among the measured ones."""

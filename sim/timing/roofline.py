@@ -6,7 +6,9 @@ Modes
     ``max(FLOP / (peak MFU), bytes / (bandwidth MBU))`` over the whole step.
 ``sum``
     The same kernel class by kernel class (linear layers, attention of decoding turns, attention of prompt chunks), each
-    its own maximum, plus collectives and a fixed overhead.
+    its own maximum, plus collectives.
+
+Both add a fixed overhead to every step.
 
 FLOP: ``2 N_active T`` for the linear layers, ``4 L d_attn c (p + c/2)`` for causal attention of c new tokens on p past
 ones, layers with a sliding window seeing at most their window. Bytes: the weights once a step (of a mixture of experts
@@ -67,7 +69,7 @@ class RooflineCost:
     mfu, mbu
         Shares of peak arithmetic and of peak bandwidth that are reached, in (0, 1].
     step_overhead_s
-        Added to every step (mode ``sum``).
+        Added to every step.
     collective_latency_s
         Start-up time of one all-reduce or hand-over (mode ``sum``).
 
@@ -85,7 +87,7 @@ class RooflineCost:
         self.mode = mode
         self._flops = replica.peak_flops * mfu
         self._Bps = replica.hbm_Bps * mbu
-        self._overhead_s = step_overhead_s if mode == "sum" else 0.0
+        self._overhead_s = step_overhead_s
         self._latency_s = collective_latency_s
         self._attn_flop = 4.0 * replica.full_layers * replica.d_attn
         self._window_flop = 4.0 * replica.window_layers * replica.d_attn
@@ -114,7 +116,7 @@ class RooflineCost:
             return max(line[0] + line[1] * context_tokens for line in lines)
         if self.mode == "max":
             flop, read = self._totals(decoding, context_tokens, chunks)
-            return max(flop / self._flops, read / self._Bps)
+            return max(flop / self._flops, read / self._Bps) + self._overhead_s
         tokens = decoding
         attention_s = 0.0
         for new, past in chunks:
@@ -163,10 +165,10 @@ class RooflineCost:
         replica = self.replica
         if self.mode == "max":
             compute = Line((2.0 * replica.active_params * decoding
-                            + self._window_flop * decoding * replica.window) / self._flops,
+                            + self._window_flop * decoding * replica.window) / self._flops + self._overhead_s,
                            self._attn_flop / self._flops)
             memory = Line((replica.pp * replica.weight_read_bytes(decoding) + decoding * replica.state_bytes)
-                          / self._Bps, self._kv_s)
+                          / self._Bps + self._overhead_s, self._kv_s)
             return (compute, memory)
         base = (self._linear_s(decoding) + self._decode_attention_s(decoding, 0) + self._collectives_s(decoding)
                 + self._overhead_s)

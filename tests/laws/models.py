@@ -28,7 +28,7 @@ from sim.memory.links import Link
 from sim.memory.tiers import Tier
 from sim.policies.eviction import Eviction, Lru
 from sim.policies.retention import Keep, Retention
-from sim.policies.routing import RoundRobin
+from sim.policies.routing import RoundRobin, Routing
 from sim.policies.schedule import Chunked, Schedule
 from sim.records import MOVE_COLUMNS, PAUSE_COLUMNS, TIERS, TIMELINE_COLUMNS, TRAJECTORY_COLUMNS, TURN_COLUMNS
 from sim.timing.roofline import Replica as Shape
@@ -38,6 +38,7 @@ from workloads.trajectory import Stream, Trajectory, Turn
 RETENTIONS = get_args(get_args(Retention)[0])
 EVICTIONS = get_args(get_args(Eviction)[0])
 SCHEDULES = get_args(get_args(Schedule)[0])
+ROUTINGS = get_args(get_args(Routing)[0])
 
 # ------------------------------------------------------------------------------------------------ paged memory
 
@@ -630,6 +631,7 @@ class Setup:
 
     policy: Any = field(default_factory=Keep)
     schedule: Any = field(default_factory=Chunked)
+    routing: Any = field(default_factory=RoundRobin)
     blocks: int = 100_000
     size: int = 16
     dram_blocks: int = 0
@@ -747,7 +749,7 @@ def run(setup: Setup, agents: Agents) -> Run:
     """Simulate `agents` on `setup` to the end and close the books."""
     env = simpy.Environment()
     recorder = Recorder()
-    cluster = Cluster(env, recorder, RoundRobin(), setup.most_alive)
+    cluster = Cluster(env, recorder, setup.routing, setup.most_alive)
     block_bytes = setup.size * TOKEN_BYTES
     below = HostConfig(tiers_of(setup, block_bytes), setup.bus_Bps, 2.0 * block_bytes, setup.size,
                        private=setup.buffers is not None)

@@ -77,6 +77,33 @@ def test_terms_add_up_to_the_step(cost):
     assert sum(terms.values()) == pytest.approx(cost.step(32, 32 * 4096, chunks), rel=1e-9)
 
 
+@pytest.mark.parametrize("timing", [{"measured": PROFILE}, "roofline", {"roofline": {"mode": "max"}}])
+def test_an_engines_step_overhead_is_added_to_every_step_once(timing):
+    plain, slow = cost_of(timing), cost_of(timing, engine={"step_overhead": "3 ms"})
+    mixed = (40, 90_000, [(512, 3000)])
+    for decoding, context, chunks in ((1, 1000, []), (200, 800_000, []), mixed, (0, 0, [(64, 0)])):
+        assert slow.step(decoding, context, chunks) == pytest.approx(plain.step(decoding, context, chunks) + 0.003)
+    assert stretch_s(slow.decode_lines(48), 10_000, 48, 500) == pytest.approx(
+        stretch_s(plain.decode_lines(48), 10_000, 48, 500) + 500 * 0.003)
+    assert plain.bound(1, 100) != "overhead"
+    assert cost_of(timing, engine={"step_overhead": "30 ms"}).bound(1, 100) == "overhead"
+    if "measured" in timing:
+        assert sum(slow.terms(*mixed).values()) == pytest.approx(slow.step(*mixed))
+
+
+@pytest.mark.parametrize("timing", [{"measured": PROFILE}, "roofline"])
+def test_explain_shows_an_engines_step_overhead(timing):
+    def rows(**engine):
+        found = sim.explain(sim.load({**BASE, "timing": timing, "engine": engine}))
+        return {row.quantity: row for row in found["rows"]}
+
+    plain, slow = rows(), rows(step_overhead="3 ms")
+    assert slow["overhead of every step"].value == 0.003
+    assert "overhead of every step" not in plain
+    first = "decode step, 1 turn at an empty context"
+    assert slow[first].value == pytest.approx(plain[first].value + 0.003)
+
+
 def test_the_measured_and_the_roofline_agree_on_what_binds():
     cases = [(1, 1_000, []), (8, 8 * 2048, []), (64, 64 * 16384, []), (0, 0, [(8192, 0)]), (0, 0, [(4096, 30000)])]
     for tp in (2, 4, 8):

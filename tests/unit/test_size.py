@@ -26,8 +26,8 @@ def capacity(shared: bool):
     zones = [{"name": "system", "tokens": 24576, "shared": "all"}, {"name": "own", "tokens": 8192}]
     return sim.load({
         "duration": "100 s", "warmup": 0, "model": LLAMA, "hardware": FAST, "replicas": 1,
-        "timing": {"roofline": {"mode": "sum", "mfu": 1, "mbu": 1, "step_overhead_s": "10 ms"}},
-        "engine": {"pool": 525.99476736e9, "headroom": 0.10,
+        "timing": {"roofline": {"mode": "sum", "mfu": 1, "mbu": 1}},
+        "engine": {"pool": 525.99476736e9, "headroom": 0.10, "step_overhead": "10 ms",
                    "schedule": {"token_budget": 1 << 30, "max_seqs": 1 << 20, "reserve": "prompt_and_output"}},
         "workload": {"agents": {"prompt": zones if shared else own, "turns": 1, "output": 2048},
                      "arrivals": {"closed": {"concurrency": 1, "ramp": "10 s"}}},
@@ -40,8 +40,9 @@ def mmc(servers: int, wait_s: float, duration: str = "400 s", **arrivals):
         "seed": 5, "duration": duration, "warmup": "50 s",
         "model": {"n_params": 1000, "n_layers": 1, "n_heads": 1, "n_kv_heads": 1, "head_dim": 1, "d_model": 1},
         "hardware": FAST, "replicas": 1,
-        "timing": {"roofline": {"mode": "sum", "mfu": 1, "mbu": 1, "step_overhead_s": "2 ms"}},
-        "engine": {"pool": 1e12, "schedule": {"max_seqs": servers, "token_budget": 1 << 20}, "prefix_cache": False},
+        "timing": {"roofline": {"mode": "sum", "mfu": 1, "mbu": 1}},
+        "engine": {"pool": 1e12, "step_overhead": "2 ms",
+                   "schedule": {"max_seqs": servers, "token_budget": 1 << 20}, "prefix_cache": False},
         "workload": {"agents": {"prompt": [{"name": "p", "tokens": 1}], "turns": 1,
                                 "output": {"exponential": {"mean": 500}}},
                      "arrivals": arrivals or {"poisson": {"rate": 1.0}}},
@@ -221,7 +222,7 @@ def test_every_relief_gives_more_of_one_thing(dram, nvme):
     from sim.scenario.deployment import deploy
 
     base = sim.load({"model": "llama-3.1-70b", "hardware": "dgx-h100", "parallelism": {"tp": 8}, "retention": "offload",
-                     "timing": {"roofline": {"step_overhead_s": "1 ms"}},
+                     "engine": {"step_overhead": "1 ms"},
                      "tiers": {"dram": dram, "nvme": nvme, "remote": {"capacity": "50 TB"}},
                      "workload": {"agents": "coding-agent"}})
     assert set(relief.resources(base)) == set(relief.WORDS)
@@ -232,7 +233,7 @@ def test_every_relief_gives_more_of_one_thing(dram, nvme):
                  for figure in ("capacity_bytes", "out_Bps", "in_Bps")}
         direct = ("pool_bytes", "hbm_Bps", "host_link_Bps_out", "host_link_Bps_in", "nvlink_Bps")
         return {name: getattr(found, name) for name in direct} | tiers | {
-            "compute": found.gpu.peak_flops.bf16, "step": scenario.timing.roofline.step_overhead_s,
+            "compute": found.gpu.peak_flops.bf16, "step": scenario.engine.step_overhead,
             "slots": scenario.engine.schedule.max_seqs}
 
     before = figures(base)
@@ -264,6 +265,8 @@ def test_only_what_a_scenario_has_is_relieved():
     assert of(**through) - of() == {"host_link", "dram"}  # written through, whatever becomes of a pause
     assert of(parallelism={"tp": 2}) - of() == {"interconnect"}
     assert not {"compute", "hbm_bandwidth", "interconnect"} & of(timing={"measured": "h100_sxm/vllm-0.24"})
+    for timing in ("roofline", {"measured": "h100_sxm/vllm-0.24"}):
+        assert of(timing=timing, engine={"step_overhead": "1 ms"}) - of(timing=timing) == {"step_overhead"}
 
 
 def test_an_envelope_and_its_front():

@@ -11,7 +11,8 @@ from sim.policies.routing.least_loaded import LeastLoaded
 from sim.policies.routing.prefix_affinity import PrefixAffinity
 from sim.policies.routing.round_robin import RoundRobin
 from sim.policies.routing.sticky import Sticky
+from sim.policies.routing.weighted import Weighted
 
-Routing = Annotated[RoundRobin | LeastLoaded | Sticky | PrefixAffinity, Field(discriminator="policy")]
+Routing = Annotated[RoundRobin | LeastLoaded | Sticky | PrefixAffinity | Weighted, Field(discriminator="policy")]
 
-__all__ = ["LeastLoaded", "PrefixAffinity", "ReplicasView", "RoundRobin", "Routing", "Sticky"]
+__all__ = ["LeastLoaded", "PrefixAffinity", "ReplicasView", "RoundRobin", "Routing", "Sticky", "Weighted"]
