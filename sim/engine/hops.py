@@ -77,7 +77,7 @@ class _Copy:
         self._hops = hops
         self._size = size
         self._places = places
-        self._asked_s = hops[0].env.now
+        self._asked_s = 0.0
         self._start_s = math.inf
         self._piece = 0.0
         #: The moves under way, and whose they are.
@@ -86,7 +86,9 @@ class _Copy:
     def start(self, priority: int, piece_bytes: float) -> None:
         """Ask for the moves."""
         slow, fast = self._hops[0], self._hops[-1]
-        self._begin(slow, self._size, priority)
+        move = slow.submit(self._size, priority, self._ended)
+        self.legs.append((slow, move))
+        self._asked_s = move.asked_s
         if len(self._hops) > 1:
             self._piece = min(self._size, piece_bytes)
             if self._size > self._piece:
@@ -97,7 +99,8 @@ class _Copy:
         now_s = self._hops[0].env.now
         for direction, move in self.legs:
             direction.cancel(move)
-            self._started(move)
+            if 0.0 <= move.start_s < self._start_s:
+                self._start_s = move.start_s
         self._record(min(self._start_s, now_s), cancelled=True)
 
     def _begin(self, direction: Direction, size: float, priority: int) -> None:
@@ -105,21 +108,15 @@ class _Copy:
 
     def _ended(self, move: Move) -> None:
         """One of the moves has ended."""
-        self._started(move)
+        if 0.0 <= move.start_s < self._start_s:
+            self._start_s = move.start_s
         if len(self.legs) > 1:
             self.legs = [leg for leg in self.legs if leg[1] is not move]
             return
         self.legs.clear()
-        self._moved(move.priority)
-
-    def _started(self, move: Move) -> None:
-        if 0.0 <= move.start_s < self._start_s:
-            self._start_s = move.start_s
-
-    def _moved(self, priority: int) -> None:
         if self._piece > 0.0:
             size, self._piece = self._piece, 0.0
-            self._begin(self._hops[-1], size, priority)
+            self._begin(self._hops[-1], size, move.priority)
             return
         self._record(self._start_s, cancelled=False)
         self._transfer.copied(self)

@@ -262,11 +262,12 @@ class Pauses:
         self.replica.before_change(now_s)
         self._end_send(pause)
         tier = self.host.tier(pause.tier)
-        for entry, _, end in pause.entries:
+        blocks = 0
+        for entry, floor, end in pause.entries:
             tier.copied(entry, end, now_s)
+            blocks += end - floor
         if not pause.ended:
-            pause.below_blocks = sum(end - floor for _, floor, end in pause.entries)
-            pause.below_since_s = now_s
+            pause.below_blocks, pause.below_since_s = blocks, now_s
         if pause not in self.kept or pause.ended:
             self.let_go(pause, now_s)
             if not pause.ended and (pause.frees or pause.action == "drop"):

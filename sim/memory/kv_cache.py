@@ -189,13 +189,13 @@ class KvCache:
         mark_seen(sequence.stream, tokens)
         if not sequence.direct:
             self._claim_late(sequence, now_s)
-        before = [(node, node.end, node.kept_blocks()) for node in reversed(sequence.path)]
+        before = [(node, node.end) for node in reversed(sequence.path)]
         self._hand_over(sequence, tokens)
         filled = []
-        for node, end, kept in before:
+        for node, end in before:
             if node.end > end:
                 filled.append(node)
-                self.tree.keep(node.kept_blocks() - kept, now_s)
+                self.tree.keep(node.kept_blocks(node.end) - node.kept_blocks(end), now_s)
         self._give_back(sequence)
         return filled
 

@@ -77,7 +77,9 @@ class Direction:
         self._sequence += 1
         move = Move(size, priority, done, info, now_s, self.latency_s, self._sequence)
         if self.current is None:
-            self._begin(move, now_s)
+            self.current = move
+            self._fresh = True
+            self._since_s = move.start_s = now_s
             self.link.rates_changed()
         elif priority < self.current.priority:
             self.settle()
@@ -186,7 +188,11 @@ class Direction:
         self.settle()
         self.moved_bytes += move.bytes_left  # what rounding has left
         move.bytes_left = 0.0
-        self._next()
+        if self.queue:
+            self._next()
+        else:
+            self.current = None
+            self.link.rates_changed()
         move.done(move)
 
 

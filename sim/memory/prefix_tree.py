@@ -62,9 +62,8 @@ class Node:
         """Return all locks by the block they reach."""
         return {upto: self.runs.get(upto, 0) + self.pins.get(upto, 0) for upto in {*self.runs, *self.pins}}
 
-    def kept_blocks(self) -> int:
-        """Return the blocks that only kept pauses hold."""
-        end = self.end
+    def kept_blocks(self, end: int) -> int:
+        """Return the blocks up to `end` that only kept pauses hold, if that is where it ends."""
         return (self.used_end if self.used_end < end else end) - (self.run_end if self.run_end < end else end)
 
     def __repr__(self) -> str:
@@ -174,7 +173,9 @@ class PrefixTree:
         """A running turn's lock at `upto` reaches over blocks that only kept pauses held."""
         end = node.end
         reach = node.used_end if node.used_end < upto else upto
-        self.keep((node.run_end if node.run_end < end else end) - (reach if reach < end else end), now_s)
+        less = (reach if reach < end else end) - (node.run_end if node.run_end < end else end)
+        self.kept -= less
+        self._kept_since -= less * now_s
 
     def keep(self, more: int, now_s: float) -> None:
         """So many more blocks are in the hands of kept pauses alone."""
@@ -192,13 +193,13 @@ class PrefixTree:
                 return
             del locks[upto]
             if upto == (node.run_end if running else node.used_end):
-                kept = node.kept_blocks() if node.used_end > node.run_end else 0
+                kept = node.kept_blocks(node.end) if node.used_end > node.run_end else 0
                 if running:
                     node.run_end = max(locks) if locks else node.first
                 self._rest(node, now_s)
                 if node.used_end > node.run_end:
-                    self.keep(node.kept_blocks() - kept, now_s)
-                elif kept:
+                    kept -= node.kept_blocks(node.end)
+                if kept:
                     self.kept -= kept
                     self._kept_since -= kept * now_s
                 if node.end == node.first:

@@ -146,13 +146,16 @@ class Tier:
         """Pin the entry at a place while it is read; None if there is none. Undo with `release`."""
         entry = self.entries.get(place)
         if entry is not None:
-            self._pin(entry)
+            if entry.pins == 0:
+                self.pinned += entry.end - entry.first
+            entry.pins += 1
             self.entries.move_to_end(place)
             entry.uses += 1
             entry.last_use_s = now_s
-            blocks = entry.ready - entry.first
-            self.reused_byte_s += self.block_bytes * (blocks * now_s - entry.since_s)
-            self._set_since(entry, blocks * now_s)
+            unread_s = (entry.ready - entry.first) * now_s - entry.since_s
+            self.reused_byte_s += self.block_bytes * unread_s
+            self._since_sum_s += unread_s
+            entry.since_s += unread_s
         return entry
 
     def touch(self, place: Place, now_s: float) -> None:
@@ -173,7 +176,12 @@ class Tier:
 
     def copied(self, entry: Entry, end: int, now_s: float) -> None:
         """The copy of blocks up to `end` has ended: they can be read."""
-        self._more_ready(entry, end, now_s)
+        more = end - entry.ready
+        if more > 0:
+            entry.ready = end
+            self._ready += more
+            self._since_sum_s += more * now_s
+            entry.since_s += more * now_s
         self._unpin(entry, now_s)
 
     def cancel(self, entry: Entry, now_s: float) -> None:
@@ -265,17 +273,6 @@ class Tier:
             self._shrink(entry, entry.end - step, now_s)
         return True
 
-    def _more_ready(self, entry: Entry, end: int, now_s: float) -> None:
-        more = end - entry.ready
-        if more > 0:
-            entry.ready = end
-            self._ready += more
-            self._set_since(entry, entry.since_s + more * now_s)
-
-    def _set_since(self, entry: Entry, since_s: float) -> None:
-        self._since_sum_s += since_s - entry.since_s
-        entry.since_s = since_s
-
     def _shrink(self, entry: Entry, end: int, now_s: float) -> None:
         self._book(now_s)
         self.used -= entry.end - end
@@ -286,7 +283,8 @@ class Tier:
             self._wasted_block_s += lost * (now_s - age_s)
             self._ready -= lost
             entry.ready = end
-            self._set_since(entry, entry.since_s - lost * age_s)
+            self._since_sum_s -= lost * age_s
+            entry.since_s -= lost * age_s
         if entry.end == entry.first and not entry.pins:
             del self.entries[entry.place]
 

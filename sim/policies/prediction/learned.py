@@ -89,14 +89,14 @@ class LearnedState:
 
     def predict(self, tool: str, true_s: float) -> Wait:
         """Return the distribution learned so far."""
-        return self._of(tool)
-
-    def observe(self, tool: str, wait_s: float) -> None:
-        """Add one wait."""
-        self._of(tool).add(wait_s)
-
-    def _of(self, tool: str) -> LearnedWait:
         wait = self._seen.get(tool)
         if wait is None:
             wait = self._seen[tool] = LearnedWait(self._prior_s, self._weight)
         return wait
+
+    def observe(self, tool: str, wait_s: float) -> None:
+        """Add one wait."""
+        wait = self._seen.get(tool)
+        if wait is None:
+            wait = self._seen[tool] = LearnedWait(self._prior_s, self._weight)
+        wait.add(wait_s)
