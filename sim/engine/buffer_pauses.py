@@ -26,7 +26,7 @@ class BufferPauses(Pauses):
 
     def _whole(self, part: PrivatePart) -> list[Piece]:
         """Return the tokens of a context by stream, its trajectory's own: what is empty in its buffer stays."""
-        pieces = [Piece(self.host.place(stream, node.owner), first, end)
+        pieces = [(self.host.place(stream, node.owner), first, end, False)
                   for node, _ in part for stream, first, end in runs(node.stream, node.tokens)]
         return pieces[::-1]
 

@@ -296,4 +296,4 @@ class Pauses:
 
 def _pieces(part: list[tuple[Node, int, int]]) -> list[Piece]:
     """Return blocks ``[first, end)`` of nodes, given deepest first, as pieces from the beginning on."""
-    return [Piece(node.stream, first, end, node.shared) for node, first, end in reversed(part)]
+    return [(node.stream, first, end, node.shared) for node, first, end in reversed(part)]

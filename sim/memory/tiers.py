@@ -9,22 +9,14 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from sim.policies.eviction import Arc, EntryView, Eviction
 from workloads.trajectory import Stream
 
 #: What an entry is found by: a stream, or a stream as one trajectory has it.
 Place = Stream | tuple[int, Stream]
-
-
-class Piece(NamedTuple):
-    """Blocks ``[first, end)`` that are to be stored at a place; `shared` if several streams grew out of it."""
-
-    place: Place
-    first: int
-    end: int
-    shared: bool = False
+#: A place, the blocks ``[first, end)`` to be stored there, and whether several streams grew out of it.
+Piece = tuple[Place, int, int, bool]
 
 
 class Entry:

@@ -28,6 +28,9 @@ class Decision(NamedTuple):
 
 
 KEEP, RELEASE, DROP = Decision("keep"), Decision("release"), Decision("drop")
+#: By the tier it goes to.
+OFFLOAD: dict[TierName, Decision] = {"dram": Decision("offload", "dram"), "nvme": Decision("offload", "nvme"),
+                                     "remote": Decision("offload", "remote")}
 
 
 class TierView(NamedTuple):

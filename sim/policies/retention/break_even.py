@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from sim.analytic.break_even import break_even_wait_s
-from sim.policies.retention.base import DROP, KEEP, Decision, PauseView, RetentionConfig, TierName
+from sim.policies.retention.base import DROP, KEEP, OFFLOAD, Decision, PauseView, RetentionConfig, TierName
 from sim.units import Seconds
 
 
@@ -43,7 +43,7 @@ class BreakEven(RetentionConfig):
         if pause.room_in("dram") and pause.tiers["dram"].back_s <= pause.recompute_s:
             tier = pause.tiers["dram"]
             threshold_s = break_even_wait_s(tier.out_s + tier.back_s, mu_hbm, self.mu_dram, self.stall_allowance)
-            return Decision("offload") if wait_s > threshold_s else KEEP
+            return OFFLOAD["dram"] if wait_s > threshold_s else KEEP
         if mu_hbm <= 0.0:
             return KEEP
         return DROP if wait_s > pause.recompute_s + self.stall_allowance else KEEP

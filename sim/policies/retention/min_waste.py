@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from sim.policies.retention.base import DROP, KEEP, Decision, PauseView, RetentionConfig, TierName
+from sim.policies.retention.base import DROP, KEEP, OFFLOAD, Decision, PauseView, RetentionConfig, TierName
 
 
 class MinWaste(RetentionConfig):
@@ -31,5 +31,5 @@ class MinWaste(RetentionConfig):
             tier = pause.tiers["dram"]
             swap = (tier.out_s + tier.back_s) * pause.private_bytes
             if swap < best:
-                return Decision("offload")
+                return OFFLOAD["dram"]
         return decision

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from sim.policies.retention.base import DROP, RELEASE, Decision, PauseView, RetentionConfig, Sees, TierName
+from sim.policies.retention.base import DROP, OFFLOAD, RELEASE, Decision, PauseView, RetentionConfig, Sees, TierName
 
 
 class Offload(RetentionConfig):
@@ -28,4 +28,4 @@ class Offload(RetentionConfig):
         """Return ``offload``, unless the context is short or there is no room."""
         if pause.private_tokens < self.min_tokens:
             return RELEASE
-        return Decision("offload", self.to) if pause.room_in(self.to) else DROP
+        return OFFLOAD[self.to] if pause.room_in(self.to) else DROP

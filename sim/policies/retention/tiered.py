@@ -6,7 +6,7 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from sim.policies.retention.base import DROP, KEEP, Decision, PauseView, RetentionConfig, Sees, TierName
+from sim.policies.retention.base import DROP, KEEP, OFFLOAD, Decision, PauseView, RetentionConfig, Sees, TierName
 from sim.units import Seconds
 
 #: Where a context goes that belongs on NVMe, in order of preference.
@@ -47,11 +47,11 @@ class Tiered(RetentionConfig):
         if wait_s < self.hbm_below:
             return KEEP
         if wait_s < self.dram_below and pause.room_in("dram"):
-            return Decision("offload", "dram")
+            return OFFLOAD["dram"]
         if wait_s < self.nvme_below:
             for tier in _NEAR:
                 if pause.room_in(tier):
-                    return Decision("offload", tier)
+                    return OFFLOAD[tier]
         if wait_s < self.remote_below and pause.room_in("remote"):
-            return Decision("offload", "remote")
+            return OFFLOAD["remote"]
         return DROP
