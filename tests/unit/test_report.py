@@ -138,7 +138,7 @@ def test_a_sweep_says_of_each_point_whether_it_was_steady(home, swept, tmp_path)
     text = report(folder, tmp_path / "states.html").read_text(encoding="utf-8")
     said = " ".join(" ".join(read(tmp_path / "states.html").said).split())
     for word in words.values():
-        assert f"{word.capitalize()} At 1 of 4 points" in said, word
+        assert f"{word.capitalize()}. At 1 of 4 points" in said, word
         assert f">{STEADY.get(word, word)}</td>" in text, word
     frame.assign(steady="steady").to_parquet(folder / "points.parquet")
     said = " ".join(read(report(folder, tmp_path / "fine.html")).said)
