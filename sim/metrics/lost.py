@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sim.metrics import ledgers
 from sim.metrics.collect import Columns
@@ -23,10 +24,9 @@ def measured(columns: Columns, begin: float, tiers: Sequence[str]) -> dict[str, 
     waited in the tier for `byte_s`. Replication by replication; pauses that began before `begin` are left out.
     """
     moved = columns.equals("pauses", "action", "offload") & (columns("pauses", "start_s") >= begin)
-    again = dict(zip(zip(columns("turns", "trajectory").tolist(), columns("turns", "ready_s").tolist(), strict=True),
-                     columns("turns", "recomputed_tokens").tolist(), strict=True))
-    back = zip(columns("pauses", "trajectory").tolist(), columns("pauses", "end_s").tolist(), strict=True)
-    tokens = np.minimum([again.get(place, 0) for place in back], columns("pauses", "private_tokens"))
+    if not moved.any():
+        return {tier: {"moved": 0, "lost": 0, "tokens": 0, "byte_s": 0.0} for tier in tiers}
+    tokens = np.minimum(_computed_again(columns), columns("pauses", "private_tokens"))
     found = {}
     for tier in tiers:
         held_byte_s = columns("pauses", f"hold_{tier}_byte_s")
@@ -35,6 +35,17 @@ def measured(columns: Columns, begin: float, tiers: Sequence[str]) -> dict[str, 
         found[tier] = {"moved": int(here.sum()), "lost": int(gone.sum()), "tokens": int(tokens[gone].sum()),
                        "byte_s": float(held_byte_s[gone].sum())}
     return found
+
+
+def _computed_again(columns: Columns) -> NDArray[np.float64]:
+    """Return, for each pause, the tokens that the turn after it computed although they had been computed before."""
+    import pandas as pd
+
+    keys = ["trajectory", "ready_s"]
+    turns = pd.DataFrame({name: columns("turns", name) for name in (*keys, "recomputed_tokens")})
+    pauses = pd.DataFrame({"trajectory": columns("pauses", "trajectory"), "ready_s": columns("pauses", "end_s")})
+    after = pauses.merge(turns.drop_duplicates(keys, keep="last"), how="left", on=keys)
+    return after["recomputed_tokens"].fillna(0.0).to_numpy(np.float64)
 
 
 def summary(found: Sequence[Mapping[str, Any]], tier_byte_s: Mapping[str, Mapping[str, float]],
