@@ -9,7 +9,7 @@ import numpy as np
 from workloads.distributions import TokenDistribution
 from workloads.parametric import zipf_cumulative
 from workloads.spec import CONVERSATION, TrajectorySpec, Zone
-from workloads.trajectory import Stream
+from workloads.trajectory import Stream, trunk
 
 _MOST = 1_000_000_000  # tokens; a heavy tail without `max` must not overflow anything
 
@@ -18,13 +18,6 @@ def whole(distribution: TokenDistribution, rng: np.random.Generator, n: int, lea
     """Draw `n` whole numbers of at least `least`."""
     drawn = distribution.sample(rng, n).tolist()
     return [least if tokens < least else round(tokens) if tokens < _MOST else _MOST for tokens in drawn]
-
-
-def trunk(stream: Stream, position: int) -> Stream:
-    """Return the stream whose own content holds the token in front of `position`, so that chains stay short."""
-    while stream.parent is not None and position <= stream.attach:
-        stream = stream.parent
-    return stream
 
 
 def attached(stream: Stream, position: int, label: str) -> Stream:

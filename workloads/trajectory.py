@@ -48,6 +48,13 @@ class Stream:
         return f"Stream({self.label!r}, attach={self.attach})"
 
 
+def trunk(stream: Stream, position: int) -> Stream:
+    """Return the stream whose own content holds the token in front of `position`."""
+    while stream.parent is not None and position <= stream.attach:
+        stream = stream.parent
+    return stream
+
+
 class Turn:
     """One request: a prompt, an output, and what has to happen before it starts.
 

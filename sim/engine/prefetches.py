@@ -10,7 +10,7 @@ from sim.memory.kv_cache import Sequence
 from sim.memory.links import PREFETCH, RELOAD
 from sim.memory.prefix_tree import Node
 from sim.memory.tiers import Entry
-from workloads.trajectory import Stream
+from workloads.trajectory import Stream, trunk
 
 if TYPE_CHECKING:
     from sim.engine.job import Job
@@ -111,7 +111,8 @@ class Prefetches:
 
     def _claim(self, pause: Pause, limit: int, node: Node | None, hit: int, now_s: float) -> Sequence:
         """Return a sequence that holds the place of a context on its way back."""
-        return self.pauses.kv.open(pause.turn.stream, limit, node, hit, now_s, pause.trajectory, running=False)
+        stream = trunk(pause.turn.stream, limit)  # only a beginning that others share may be back
+        return self.pauses.kv.open(stream, limit, node, hit, now_s, pause.trajectory, running=False)
 
     def _keep(self, pause: Pause, sequence: Sequence, tokens: int, now_s: float) -> list[Node]:
         """The context is back: what held its place becomes the pause's pin. Return the nodes that have been filled."""

@@ -202,8 +202,8 @@ class PrefixTree:
                 if kept:
                     self.kept -= kept
                     self._kept_since -= kept * now_s
-                if node.end == node.first:
-                    self.discard_if_empty(node, now_s)
+            if node.end == node.first:
+                self.discard_if_empty(node, now_s)
             if locks:
                 return
             upto, node = node.first, parent

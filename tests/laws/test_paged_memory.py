@@ -18,7 +18,7 @@ from sim.memory.allocators.paged import BlockPool
 from sim.memory.cached_trees import tree_of
 from sim.memory.kv_cache import KvCache, ceiling
 from sim.policies.eviction import Lru
-from workloads.trajectory import Stream
+from workloads.trajectory import Stream, trunk
 
 #: A program is a seed and a length: what is done (some of it more often), and three numbers that choose on what.
 PROGRAMS = st.tuples(st.integers(0, 1 << 32), st.sampled_from((10, 40, 80, 150, 150)))
@@ -130,10 +130,11 @@ class Pair:
         stream = self.streams[a % len(self.streams)]
         node, hit = self.kv.match(stream, self.lengths[a % len(self.streams)] + 1)
         reach = (hit // self.size + 1 + b % 4) * self.size
-        if not self.kv.enabled or reach <= stream.attach or reach > self.lengths[a % len(self.streams)]:
+        if not self.kv.enabled or reach > self.lengths[a % len(self.streams)]:
             return
         if self.kv.available(stream, reach, node, hit) < reach // self.size - hit // self.size:
             return
+        stream = trunk(stream, reach)
         sequence = self.kv.open(stream, reach, node, hit, self.now_s, running=False)
         table = self.model.open(stream, reach, hit)
         self.kv.grow(sequence, reach, self.now_s)

@@ -6,9 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from workloads.prompt import trunk
 from workloads.stats import in_order
-from workloads.trajectory import Stream, Turn
+from workloads.trajectory import Stream, Turn, trunk
 from workloads.writers.base import Source, before, lines_of, no_race, once, single
 
 

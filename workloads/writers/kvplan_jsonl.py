@@ -7,9 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from workloads.prompt import trunk
 from workloads.stats import in_order
-from workloads.trajectory import Stream, Trajectory, Turn
+from workloads.trajectory import Stream, Trajectory, Turn, trunk
 from workloads.writers.base import Source, once
 
 
