@@ -200,6 +200,7 @@ class WriteBacks:
         if pause is not None and pause.node is node and not (pause.transfer or pause.ended or pause.below_blocks):
             pause.tier, pause.below_blocks, pause.below_since_s = "dram", flight.end - flight.entry.first, now_s
         if not self.pauses.write_through:
+            self.pauses.replica.take_begun(now_s)  # free blocks are about to be counted
             self.run(now_s)
 
     def _give_up(self, node: Node, flight: _Flight) -> None:
