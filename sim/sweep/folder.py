@@ -97,6 +97,11 @@ class Folder:
         if strangers:
             raise InputError(f"the output folder is not empty and {strangers[0]} is not part of a sweep",
                              got=str(self.path))
+        for name in (MANIFEST, TABLE, LOCK, RUNS):
+            if (self.path / name).exists() and (self.path / name).is_dir() != (name == RUNS):
+                kind = "file" if name == RUNS else "folder"
+                raise InputError(f"the output folder is not that of a sweep: its {name} is a {kind}",
+                                 got=str(self.path))
         if (self.path / RUNS).exists() and not (self.path / MANIFEST).exists():
             raise InputError(f"the output folder holds {RUNS} but no {MANIFEST}: it is not the folder of a sweep",
                              got=str(self.path))

@@ -165,6 +165,15 @@ def test_folders_that_cannot_be_used(scenario, tmp_path, monkeypatch):
         sim.sweep(scenario, tmp_path / "taken", jobs=1)
     with pytest.raises(InputError, match="not a folder of a sweep"):
         SweepResult.load(tmp_path / "taken")
+    for name in ("sweep.yaml", "points.parquet", "runs"):
+        odd = tmp_path / f"odd-{name}"
+        odd.mkdir()
+        if name == "runs":
+            (odd / name).write_text("x")
+        else:
+            (odd / name).mkdir()
+        with pytest.raises(InputError, match=rf"its {name} is a (file|folder)"):
+            sim.sweep(scenario, odd, jobs=1, force=True)
 
     def read_only(self, *_, **__):
         raise PermissionError(errno.EROFS, os.strerror(errno.EROFS))
