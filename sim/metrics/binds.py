@@ -56,7 +56,8 @@ def binds(*, ledger: Mapping[str, Mapping[str, float]], bound_s: Mapping[str, fl
     short = room < ROOM or forced > 0
     busy = 1.0 - gpu.get("idle", 0.0)
     bound = _shares(bound_s) or {"compute": 1.0}
-    scores = _scores(time, gpu.get("recompute", 0.0) / busy if busy > 0 and short else 0.0, short=short)
+    again = gpu.get("recompute", 0.0) / busy if busy > 0 and short else 0.0
+    scores = _scores(time, again, short=short)
     rest = max(1.0 - scores["memory"] - scores["host_link"], 0.0)
     own = time["prefill"] + (0.0 if short else time["recompute"]) if tail is not None else 0.0
     prefill = (gpu.get("prefill", 0.0) + gpu.get("recompute", 0.0)) / busy if busy > 0 else 0.0
@@ -66,7 +67,10 @@ def binds(*, ledger: Mapping[str, Mapping[str, float]], bound_s: Mapping[str, fl
             scores[name] = scores.get(name, 0.0) + part * share
     resource = max(scores, key=lambda name: scores[name])
     if tail is not None:
-        return {"resource": resource, "why": _why_missed(tail, time), "scores": scores}
+        why = _why_missed(tail, time)
+        if resource == "memory" and again > WAITING:
+            why += f"; {again:.0%} of the steps' time goes into what memory did not hold, which delays all that wait"
+        return {"resource": resource, "why": why, "scores": scores}
     waits = time["queue_blocks"] + time["queue_budget"] + time["preemption"]
     if busy < BUSY and waits < WAITING and not counts.get("rejections", 0):
         resource = "none"

@@ -89,6 +89,9 @@ def test_runs_say_what_their_slowest_turns_wait_for(case, resource, cause):
     assert max(means, key=means.get) == cause
     assert found["resource"] == resource
     assert f"the slowest {len(slow)} turns" in found["why"] or len(slow) == 1
+    gpu = result.summary["ledger"]["gpu_s"]
+    again = gpu["recompute"] / (sum(gpu.values()) - gpu["idle"])
+    assert (f"{again:.0%} of the steps' time" in found["why"]) == (resource == "memory" and again > 0.05)
 
 
 def test_a_preemption_before_the_first_token_is_part_of_the_wait():
