@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal, TypeVar
@@ -65,10 +66,28 @@ def _collect(work: Callable[[Task], Done], tasks: Sequence[Task], name: str, job
                             tasks, ROUND * jobs):
                         yield from parallel(delayed(work)(task) for task in some)
             else:
-                yield from Parallel(return_as="generator_unordered")(delayed(work)(task) for task in tasks)
+                with _interrupts_held():  # workers start here
+                    answers = Parallel(return_as="generator_unordered")(delayed(work)(task) for task in tasks)
+                yield from answers
     except BrokenProcessPool as error:
         raise OutputError("a worker process died (out of memory?); what had finished is kept, the same command goes "
                           "on from there") from error
+
+
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Hold Ctrl-C back until the end: this process gets it then, processes that it starts meanwhile never do.
+
+    They are ended by the one that started them, and would only say where they were.
+    """
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _rounds(tasks: Sequence[Task], size: int) -> Iterator[Sequence[Task]]:
